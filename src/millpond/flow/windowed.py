@@ -19,10 +19,10 @@ from millpond.flow.call_errors import checked, no_method
 from millpond.flow.durations import Duration, microseconds
 from millpond.flow.process import Target
 from millpond.flow.schemas import Like
-from millpond.flow.session_join import merged_together
 from millpond.flow.shared_slices import SharedSlices, can_share, worth_slices
 from millpond.flow.stream_watermarks import passed_on_bound
 from millpond.flow.window_apply import with_key_columns
+from millpond.flow.window_join import windows_of_both
 from millpond.flow.window_kinds import Counting, GapExpression, Windows
 from millpond.flow.window_steps import (
     Mode,
@@ -402,26 +402,40 @@ class WindowedStream:
                 "both sides of a join need the same key and the same windows",
                 detail=f"{self._spec.windows} by {self._key}, {other._spec.windows} by {other._key}",
             )
-        if not isinstance(self._spec.windows, Counting) and self._assigner.merges:
-            steps = self._sessions_with(other)
+        counts = isinstance(self._spec.windows, Counting)
+        closes = self._spec.closes and other._spec.closes and not counts and self._assigner.ends
+        if closes or (not counts and self._assigner.merges):
+            steps = self._windows_with(other)
         else:
             steps = self._rows(), other._rows()
         left, right = (
             side._keyed_stream._stream_of(step) for side, step in zip((self, other), steps, strict=True)
         )
-        return left.join(right, list(self._window_key), kind, where=where, suffix=suffix, id=id)
 
-    def _sessions_with(self, other: WindowedStream) -> tuple[str, str]:
-        """The steps with the rows of both sides, in the sessions that they make together."""
+        def join() -> Stream:
+            return left.join(right, list(self._window_key), kind, where=where, suffix=suffix, id=id)
+
+        if not closes:
+            return join()
+        # All rows of a window come in one epoch, those of both sides.
+        step = within_epoch(self._builder, self._window_key, lambda: join().step)
+        return self._keyed_stream._stream_of(step)
+
+    def _windows_with(self, other: WindowedStream) -> tuple[str, str]:
+        """The steps with the rows of both sides, in the windows that they make together."""
         if self._spec.closes != other._spec.closes:
             raise InvalidError(
                 "sessions of two sides close together",
                 hint="pass on_close=True on both sides, or on none",
                 step=self._step,
             )
-        merge = merge_of(self._assigner)
-        return merged_together(
-            self._builder, (self._step, other._step), self._key, merge, closes=self._spec.closes
+        return windows_of_both(
+            self._builder,
+            (self._step, other._step),
+            self._key,
+            closes=self._spec.closes,
+            merges=self._assigner.merges,
+            merge=merge_of(self._assigner),
         )
 
     def late(self, *, id: str | None = None) -> Stream:

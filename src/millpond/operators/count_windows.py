@@ -173,13 +173,13 @@ class CountWindows(FiresByTime, DependsOnArrival):
         key = of_key[pairs.row]
         full = (pairs.end <= after[key]) & (pairs.end > before[key])
         # A window that timed out ends before the rows of this epoch; they start the next one.
-        late = over[key] & (pairs.start == base[key]) & (numbers[pairs.row] < before[key]) & ~full
+        late = over[key] & (pairs.start == base[key]) & (numbers[pairs.row] < before[key])
         ends = np.where(late, before[key], pairs.end)
         if over.any():
             base = np.where(over, before, base)
             again = self._windows(numbers, base[of_key])
             key = of_key[again.row]
-            full = (again.end <= after[key]) & (again.end > before[key]) & (again.start >= base[key])
+            full = (again.end <= after[key]) & (again.end > before[key])
             closing = [Assigned(pairs.row, pairs.start, ends).some(late), again.some(full)]
         else:
             closing = [pairs.some(full)]

@@ -435,6 +435,61 @@ def test_a_window_of_rows_times_out() -> None:
         assert seen(harness)[3:] == [(6, 7, 7)]
 
 
+def totals_of_counted(harness: Harness) -> list[tuple[Any, ...]]:
+    return sorted((r["window_start"], r["window_end"], r["total"]) for r in harness.view("v"))
+
+
+@pytest.mark.parametrize("more", [1, 2, 3, 4])
+def test_rows_that_come_when_a_window_of_rows_is_due_start_the_next_one(more: int) -> None:
+    """Also where they would have filled it."""
+
+    def pipeline(pond: millpond.Pond, s: Any) -> None:
+        windowed = pond.stream("s", s).key_by("k").window(counting(3, timeout="10s"), on_close=True)
+        windowed.aggregate(total="sum(n)").view("v")
+
+    with Harness(pipeline, {"s": SCHEMA}) as harness:
+        harness.feed("s", row("a", 1, 0))
+        harness.epoch()
+        harness.advance("10s")
+        harness.feed("s", *(row("a", 10, 0) for _ in range(more)))
+        harness.epoch()
+        full = [(1, 4, 30)] if more >= 3 else []
+        assert totals_of_counted(harness) == [(0, 1, 1), *full]
+        harness.advance("10s")
+        harness.epoch()
+        rest = {1: [(1, 2, 10)], 2: [(1, 3, 20)], 3: [], 4: [(4, 5, 10)]}
+        assert totals_of_counted(harness) == [(0, 1, 1), *full, *rest[more]]
+
+
+def test_the_timeout_of_a_full_window_of_rows_does_not_end_the_next_one() -> None:
+    def pipeline(pond: millpond.Pond, s: Any) -> None:
+        windowed = pond.stream("s", s).key_by("k").window(counting(2, timeout="10s"), on_close=True)
+        windowed.aggregate(total="sum(n)").view("v")
+
+    with Harness(pipeline, {"s": SCHEMA}) as harness:
+        harness.feed("s", row("a", 1, 0))
+        harness.epoch()
+        harness.advance("6s")
+        harness.feed("s", row("a", 2, 0), row("a", 4, 0))
+        harness.epoch()
+        harness.advance("4s")
+        harness.epoch()
+        assert totals_of_counted(harness) == [(0, 2, 3)]
+        harness.advance("6s")
+        harness.epoch()
+        assert totals_of_counted(harness) == [(0, 2, 3), (2, 3, 4)]
+
+
+@pytest.mark.parametrize(("n", "step", "kept"), [(2, 2, 0), (2, 3, 0), (3, 2, 1), (3, 1, 2)])
+def test_rows_of_full_windows_are_not_kept(n: int, step: int, kept: int) -> None:
+    run = Run()
+    windowed = run.stream.key_by("k").window(counting(n, step), on_close=True)
+    windowed.aggregate(total="sum(n)").view("v")
+    run.step([row("a", 1, 0)] * (n + 2 * step))
+    assert run.pond.read("v").num_rows == 3
+    assert [s.rows for s in run.pond.states() if s.state == "rows" and s.step.endswith(".window")] == [kept]
+
+
 def test_a_trigger_of_the_users_own() -> None:
     run = Run()
     trigger = own_trigger(lambda n, event: n + event.rows, lambda n, event: n >= 13, start=10)

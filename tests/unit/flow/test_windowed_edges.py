@@ -184,3 +184,36 @@ def test_sessions_with_different_gaps_cannot_be_joined() -> None:
     assert "GapExpression(expression='n * 2')" in repr(right)
     with pytest.raises(InvalidError, match="the same windows"):
         left.join(right)
+
+
+JOINED = {
+    "inner": [(1, 7)],
+    "left": [(1, 7), (2, None)],
+    "right": [(1, 7), (None, 8)],
+    "full": [(1, 7), (2, None), (None, 8)],
+    "semi": [(1, None)],
+    "anti": [(2, None)],
+}
+
+
+@pytest.mark.parametrize("windows", [tumbling("10s"), sliding("10s", "10s", offset="1s"), sessions("3s")])
+@pytest.mark.parametrize("kind", JOINED)
+def test_a_join_of_windows_that_close_waits_for_both_sides(kind: Any, windows: Windows) -> None:
+    """The left windows end long before the right ones; no pair is taken back, whatever the join shows alone."""
+    run = Run()
+    other = MemorySource({"k": str, "m": int, "at": datetime.datetime})
+    left = run.stream.key_by("k").window(windows, on_close=True)
+    right = run.pond.stream("r", other).watermark("at", "0s").key_by("k").window(windows, on_close=True)
+    joined = left.join(right, kind)
+    joined.view("v")
+    assert joined.shape.append_only
+    run.step([row("x", 1, 1), row("y", 2, 2)], mark(100))
+    assert run.pond.read("v").num_rows == 0
+    other.push([{"k": "x", "m": 7, "at": at(1)}, {"k": "z", "m": 8, "at": at(2)}])
+    run.step()
+    assert run.pond.read("v").num_rows == 0
+    other.push(mark(100))
+    run.step()
+    changes = [r for delta in run.pond.changes("v", since=0) for r in delta.table.to_pylist()]
+    assert sorted(((r["n"], r.get("m")) for r in changes), key=str) == JOINED[kind]
+    assert all(r["_w"] == 1 for r in changes)

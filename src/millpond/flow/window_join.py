@@ -1,7 +1,9 @@
-"""Sessions of two streams together, for joins of windows that merge.
+"""The windows of two streams together, for joins of windows that merge, and of windows that close.
 
-Law: the windows of a key are those of the rows of both sides, merged.  So rows that follow each other within
-the gap are in one session, whichever side they are on, and meet in a join by key and window.
+Law: windows that merge are those of the rows of both sides.  So rows that follow each other within the gap
+are in one session, whichever side they are on, and meet in a join by key and window.  Windows that close do
+so for both sides in one epoch: when the watermarks of both have passed the end.  So a join of what is
+emitted sees the complete window, and never takes a pair back.
 """
 
 from __future__ import annotations
@@ -23,13 +25,19 @@ from millpond.operators.union import Union
 from millpond.operators.window import END, START
 
 
-def merged_together(
-    builder: Builder, sides: tuple[str, str], key: tuple[str, ...], merge: Any, *, closes: bool
+def windows_of_both(
+    builder: Builder,
+    sides: tuple[str, str],
+    key: tuple[str, ...],
+    *,
+    closes: bool,
+    merges: bool,
+    merge: Any = None,
 ) -> tuple[str, str]:
     """The steps with the rows of each side and the windows that both make together.
 
     `sides` are the steps with the window that each row has by itself.  With `closes` rows are emitted when
-    their window closes for both.
+    their window closes for both; `merge` is a user's function, instead of merging where windows overlap.
     """
     schemas = [builder.shape(step).schema for step in sides]
     common = (*key, START, END)
@@ -37,7 +45,7 @@ def merged_together(
         types = [schema.field(name).type for schema in schemas]
         if types[0] != types[1]:
             raise InvalidError(
-                "sessions of two sides need keys and times of the same types",
+                "windows of two sides need keys and times of the same types",
                 detail=f"column {name!r} is {types[0]} on the left and {types[1]} on the right",
                 hint="cast one of them with select() before window()",
                 step=sides[0],
@@ -58,7 +66,9 @@ def merged_together(
         padded.append(builder.add(None, operator, (step,), f"{base}.side{number}"))
     both = builder.add(None, Union(), tuple(padded), f"{base}.both")
     until = end_bound(builder, both)
-    step = builder.add(None, MergeWindows(key, until, merge), (both,), f"{base}.merged")
+    step = both
+    if merges:
+        step = builder.add(None, MergeWindows(key, until, merge), (both,), f"{base}.merged")
     if closes and until is not None:
         step = builder.add(None, EmitOnClose(common, until), (step,), f"{base}.closed")
     found = []
