@@ -379,6 +379,7 @@ def readable_text(sql: str, dialect: str) -> str:
     except InvalidError:
         _refuse_as_of(sql, dialect)
         _refuse_emit(sql, dialect)
+        _refuse_other_clauses(sql, dialect)
         raise
     return translated(found) if dialect == "postgres" else found
 
@@ -409,6 +410,28 @@ def _refuse_as_of(sql: str, dialect: str) -> None:
                 raise pointing(
                     f"AS OF {word} is only for SELECT: views and changes read the newest rows", sql, at, hint
                 )
+
+
+_OTHER_CLAUSES = {  # of queries of other systems, in what cannot be read
+    (
+        "MUTUALLY",
+        "RECURSIVE",
+    ): "WITH RECURSIVE name AS (… UNION …); of relations that need each other make one, "
+    "with a column that says which it is",
+    ("SESSION", "WITH", "GAP"): "write SESSION(rows, time, INTERVAL '5 minutes', key) in FROM, and GROUP BY",
+    ("AS", "CHANGELOG", "FROM"): "SUBSCRIBE name shows the changes of a table or view",
+    ("LIMIT", "INPUT", "GROUP", "SIZE"): "leave it out: no size must be known",
+    ("GROUP", "SIZE"): "leave it out: no size must be known",
+    ("MATCH_RECOGNIZE",): "compare rows with lag() and lead(), or process them in Python with Stream.process",
+}
+
+
+def _refuse_other_clauses(sql: str, dialect: str) -> None:
+    fragment = SqlFragment(sql, tokens_of(sql, dialect), dialect)
+    for place in range(len(fragment)):
+        for words, hint in _OTHER_CLAUSES.items():
+            if fragment.has(place, *words):
+                fragment.fail(f"{' '.join(words)} is not supported", place, hint)
 
 
 def _refuse_emit(sql: str, dialect: str) -> None:

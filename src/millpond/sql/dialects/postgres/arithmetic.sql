@@ -1,6 +1,6 @@
 -- Arithmetic: integers divide without a remainder, a division by zero is an error, numerics stay exact.
 -- internal: least_of_two greatest_of_two like_any like_all not_like_any not_like_all ilike_any ilike_all
--- internal: not_ilike_any not_ilike_all
+-- internal: not_ilike_any not_ilike_all any_true all_true
 
 create macro __pg."/"
     (a tinyint, b tinyint) as a // b,
@@ -35,18 +35,31 @@ create macro __pg.least_of_two(a, b) as case when a <= b then a when b < a then 
 
 create macro __pg.greatest_of_two(a, b) as case when a >= b then a when b > a then b end;
 
-create macro __pg.like_any(x, patterns) as system.main.list_bool_or(system.main.list_transform(patterns, lambda p: x like p));
+-- A backslash escapes in a pattern, as in LIKE; NULL among the elements counts as it does in OR and AND.
+create macro __pg.any_true(l) as system.main.list_reduce(l, lambda __one, __other: __one or __other, false);
 
-create macro __pg.like_all(x, patterns) as system.main.list_bool_and(system.main.list_transform(patterns, lambda p: x like p));
+create macro __pg.all_true(l) as system.main.list_reduce(l, lambda __one, __other: __one and __other, true);
 
-create macro __pg.not_like_any(x, patterns) as system.main.list_bool_or(system.main.list_transform(patterns, lambda p: x not like p));
+create macro __pg.like_any(x, patterns) as
+    __pg.any_true(system.main.list_transform(patterns, lambda __p: system.main.like_escape(x, __p, '\')));
 
-create macro __pg.not_like_all(x, patterns) as system.main.list_bool_and(system.main.list_transform(patterns, lambda p: x not like p));
+create macro __pg.like_all(x, patterns) as
+    __pg.all_true(system.main.list_transform(patterns, lambda __p: system.main.like_escape(x, __p, '\')));
 
-create macro __pg.ilike_any(x, patterns) as system.main.list_bool_or(system.main.list_transform(patterns, lambda p: x ilike p));
+create macro __pg.ilike_any(x, patterns) as
+    __pg.any_true(system.main.list_transform(patterns, lambda __p: system.main.ilike_escape(x, __p, '\')));
 
-create macro __pg.ilike_all(x, patterns) as system.main.list_bool_and(system.main.list_transform(patterns, lambda p: x ilike p));
+create macro __pg.ilike_all(x, patterns) as
+    __pg.all_true(system.main.list_transform(patterns, lambda __p: system.main.ilike_escape(x, __p, '\')));
 
-create macro __pg.not_ilike_any(x, patterns) as system.main.list_bool_or(system.main.list_transform(patterns, lambda p: x not ilike p));
+create macro __pg.not_like_any(x, patterns) as
+    __pg.any_true(system.main.list_transform(patterns, lambda __p: system.main.not_like_escape(x, __p, '\')));
 
-create macro __pg.not_ilike_all(x, patterns) as system.main.list_bool_and(system.main.list_transform(patterns, lambda p: x not ilike p));
+create macro __pg.not_like_all(x, patterns) as
+    __pg.all_true(system.main.list_transform(patterns, lambda __p: system.main.not_like_escape(x, __p, '\')));
+
+create macro __pg.not_ilike_any(x, patterns) as
+    __pg.any_true(system.main.list_transform(patterns, lambda __p: system.main.not_ilike_escape(x, __p, '\')));
+
+create macro __pg.not_ilike_all(x, patterns) as
+    __pg.all_true(system.main.list_transform(patterns, lambda __p: system.main.not_ilike_escape(x, __p, '\')));

@@ -6,9 +6,15 @@ A column is named as PostgreSQL names it: after the alias, the function, or the 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from millpond.sql.dialects.library import has
 from millpond.sql.dialects.parse_tree import Tree, parsed
 from millpond.sql.dialects.postgres.tree_parts import CATALOG, become, builtin, called, expression
+from millpond.sql.refusal import pointing
+
+_ROW = "__row"  # no column has this name
 
 # The columns of functions that return more than one, or name the one that they return.
 COLUMNS = {
@@ -31,6 +37,58 @@ def in_select(name: str, node: Tree) -> None:
     """Unnest the rows of a call in an expression."""
     rows = called(f"{name}_rows", *(a["expression"] for a in node["arguments"]))
     become(node, builtin("unnest", rows))
+
+
+def nested_in_select(node: Tree, text: bytes) -> bool:
+    """Change `unnest(regexp_matches(…))` and the like in a SELECT in place; was there one?
+
+    Each row of the inner function gives the rows of the outer one.
+    """
+    sets = [call for item in node["select_list"] for call in _outermost_sets(item)]
+    nested = [call for call in sets if any(_is_set_call(a["expression"]) for a in call["arguments"])]
+    if not nested:
+        return False
+    if len(sets) > 1:
+        at = (nested[0]["query_location"], nested[0]["query_location_length"])
+        message = "a set-returning function within another one cannot stand beside a third one"
+        raise pointing(message, text.decode(), at, "call the inner one in FROM")
+    become(nested[0], builtin("unnest", _rows(nested[0])))
+    return True
+
+
+def _outermost_sets(part: Any) -> Iterator[Tree]:
+    if isinstance(part, dict) and _is_set_call(part):
+        yield part
+    elif isinstance(part, dict):
+        for key, value in part.items():
+            if key != "subquery":
+                yield from _outermost_sets(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from _outermost_sets(value)
+
+
+def _is_set_call(node: Tree) -> bool:
+    if node.get("class") != "FUNCTION" or len(node["qualified_name"]["path"]) != 1:
+        return False
+    name = node["function_name"].lower()
+    return name == "unnest" or is_set(name)
+
+
+def _rows(call: Tree) -> Tree:
+    """The list of the rows of a call."""
+    name = call["function_name"].lower()
+    arguments = [a["expression"] for a in call["arguments"]]
+    inner = next((a for a in arguments if _is_set_call(a)), None)
+    if inner is not None:
+        arguments = [expression(_ROW) if a is inner else a for a in arguments]
+    rows = arguments[0] if name == "unnest" else called(f"{name}_rows", *arguments)
+    if inner is None:
+        return rows
+    each = expression(f"system.main.list_transform(b, lambda {_ROW}: a)")
+    each["arguments"][0]["expression"] = _rows(inner)
+    each["arguments"][1]["expression"]["expr"] = rows
+    return builtin("flatten", each)
 
 
 def in_from(node: Tree) -> bool:

@@ -3,7 +3,8 @@
 - `->`, `->>`, `#>`, `#>>`, `#-`, `#`, `@?`, `@@`, `?`, `?|`, `?&` become calls (`"->"(a, b)`), from left
   to right: they bind less than `+` and more than LIKE and comparisons, as every operator without a rank does.
 - Literals: `'a' 'b'` on two lines, `U&'…'`, `\\u` in `E'…'`, `0x1F`, `0b1`, `0o7`.
-- `BETWEEN SYMMETRIC`, `LIKE ANY (…)`, `ORDER BY … USING <`, `FOR UPDATE` and similar.
+- `BETWEEN SYMMETRIC`, `LIKE ANY (…)`, `= ANY (ARRAY(SELECT …))`, `ORDER BY … USING <`, `FOR UPDATE` and
+  similar.
 - Calls with a syntax of their own.
 
 Law: a text without them is returned as it is, and so is a rewritten one.
@@ -28,10 +29,12 @@ _TOKEN = re.compile(
     |(?P<sign>.)""",
     re.VERBOSE | re.DOTALL,
 )
+_LIBRARY = "__pg.main"  # of macros that are not for users: a function of theirs may have the same name
 _CALLED = frozenset(["->", "->>", "#>", "#>>", "#-", "#", "@?", "@@", "?", "?|", "?&"])
 _SUSPECT = re.compile(
     r"->|#|@\?|@@|\?|'\s*\n\s*'|\b[uU]&'|\\[uU]|\b0[xXbBoO]\w"
-    r"|\busing\s*[<>]|\bsymmetric\b|\b(?:like|ilike)\s+(?:any|all|some)\b|\bfor\s+(?:no\s+key\s+|key\s+)?(?:update|share)\b|\bonly\b"
+    r"|\busing\s*[<>]|\bsymmetric\b|\b(?:like|ilike)\s+(?:any|all|some)\b"
+    r"|\b(?:any|all|some)\s*\(\s*array\b|\bfor\s+(?:no\s+key\s+|key\s+)?(?:update|share)\b|\bonly\b"
     + SUSPECT,
     re.IGNORECASE,
 )
@@ -287,6 +290,8 @@ def _clauses(tokens: list[_Token], sql: str) -> list[tuple[int, int, str]]:
             edits.append((tokens[n].start, tokens[n + 1].end, order))
         elif word in ("any", "all", "some") and before in ("like", "ilike"):
             edits += _like_any(tokens, words, n)
+        elif word in ("any", "all", "some") and words[n + 1 : n + 4] == ["", "array", ""]:
+            edits += _any_of_query(tokens, n)
         elif word == "for" and n + 1 < len(words) and words[n + 1] in ("update", "share", "no", "key"):
             last = n + 1
             more = ["update", "share", "no", "key", "of", "nowait", "skip", "locked"]
@@ -323,7 +328,7 @@ def _symmetric(tokens: list[_Token], words: list[str], n: int, sql: str) -> list
     end = _operand_end(tokens, middle + 1)
     low = sql[tokens[n + 1].start : tokens[middle - 1].end]
     high = sql[tokens[middle + 1].start : tokens[end].end]
-    least, most = f"least_of_two({low}, {high})", f"greatest_of_two({low}, {high})"
+    least, most = f"{_LIBRARY}.least_of_two({low}, {high})", f"{_LIBRARY}.greatest_of_two({low}, {high})"
     return [(tokens[n].start, tokens[end].end, f"{least} and {most}")]
 
 
@@ -333,18 +338,34 @@ def _like_any(tokens: list[_Token], words: list[str], n: int) -> list[tuple[int,
     negated = words[like - 1] == "not"
     last = like - 2 if negated else like - 1
     first = _operand_start(tokens, last)
-    depth, end = 0, n + 1
-    while end < len(tokens):
-        depth += (tokens[end].text in _OPENING) - (tokens[end].text in _CLOSING)
-        if not depth:
-            break
-        end += 1
-    if end == len(tokens):
+    end = _bracket_end(tokens, n + 1)
+    if end >= len(tokens):
         return []
     kind = "all" if words[n] == "all" else "any"
-    name = f"{'not_' if negated else ''}{words[like]}_{kind}"
+    name = f"{_LIBRARY}.{'not_' if negated else ''}{words[like]}_{kind}"
     start, stop = tokens[first].start, tokens[end].end  # what is inside may be edited as well
     return [(start, start, f"{name}("), (tokens[last].end, tokens[n + 1].start, ", "), (stop, stop, ")")]
+
+
+def _any_of_query(tokens: list[_Token], n: int) -> list[tuple[int, int, str]]:
+    """`= ANY (ARRAY(SELECT …))` is `= ANY (SELECT …)`: DuckDB would compare with the array itself."""
+    if tokens[n + 1].text != "(" or tokens[n + 3].text != "(":
+        return []
+    end = _bracket_end(tokens, n + 3)
+    if end + 1 >= len(tokens) or tokens[end + 1].text != ")":
+        return []  # ARRAY(SELECT …) || …
+    return [(tokens[n + 2].start, tokens[n + 3].end, ""), (tokens[end].start, tokens[end].end, "")]
+
+
+def _bracket_end(tokens: list[_Token], at: int) -> int:
+    """The place of the bracket that closes the one here; behind the last token if there is none."""
+    depth = 0
+    while at < len(tokens):
+        depth += (tokens[at].text in _OPENING) - (tokens[at].text in _CLOSING)
+        if not depth:
+            break
+        at += 1
+    return at
 
 
 # -- operators --------------------------------------------------------------------------------

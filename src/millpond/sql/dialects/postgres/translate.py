@@ -10,12 +10,14 @@ from __future__ import annotations
 from millpond.sql.dialects.library import is_public
 from millpond.sql.dialects.merged_columns import order_merged_columns
 from millpond.sql.dialects.parse_tree import Tree, nodes, parsed, printed
+from millpond.sql.dialects.postgres.array_comparisons import rewritten_array_comparison
 from millpond.sql.dialects.postgres.calls import rewritten_call
 from millpond.sql.dialects.postgres.casts import called_as_type, rewrite_cast, rewrite_float, rewrite_literal
 from millpond.sql.dialects.postgres.changes import translated_change
 from millpond.sql.dialects.postgres.column_names import name_columns
 from millpond.sql.dialects.postgres.concatenation import concatenated
 from millpond.sql.dialects.postgres.row_comparisons import rewritten_comparison
+from millpond.sql.dialects.postgres.set_functions import nested_in_select
 from millpond.sql.dialects.postgres.unknown_literals import typed_literals
 from millpond.sql.dialects.typed_arguments import hoist_arguments
 
@@ -30,7 +32,10 @@ def translated(sql: str) -> str:
     found = list(nodes(tree))
     text = sql.encode()
     named = [name_columns(node, text) for node in found if node.get("type") == "SELECT_NODE"]
-    changes = [typed_literals(node) for node in found]
+    changes = [nested_in_select(node, text) for node in found if node.get("type") == "SELECT_NODE"]
+    if any(changes):
+        found = list(nodes(tree))
+    changes += [typed_literals(node) for node in found]
     changes += [_rewritten(node, text) for node in found]
     changes += [order_merged_columns(node) for node in found if node.get("type") == "SELECT_NODE"]
     if not any(named) and not any(changes):
@@ -59,6 +64,8 @@ def _rewritten(node: Tree, sql: bytes) -> bool:
     if called_as_type(node):
         return rewritten_call(node, sql) or rewrite_cast(node, sql) or True
     if rewritten_call(node, sql) or concatenated(node) or rewritten_comparison(node):
+        return True
+    if rewritten_array_comparison(node):
         return True
     kind = node.get("class")
     if kind == "FUNCTION" and len(node["qualified_name"]["path"]) == 1:

@@ -27,13 +27,13 @@ _UNLIKE = {
 }
 _CLAUSES = {  # in any statement, outside of brackets and inside
     ("SESSION", "WITH", "GAP"): "write SESSION(rows, time, INTERVAL '5 minutes', key) in FROM, and GROUP BY",
-    ("AS", "CHANGELOG", "FROM"): "SUBSCRIBE TO view shows the changes of a view",
+    ("AS", "CHANGELOG", "FROM"): "SUBSCRIBE name shows the changes of a table or view",
 }
 _REFUSED = {
     ("CREATE", "CONNECTION"): "put the options into the source or sink",
-    ("CREATE", "SUBSCRIPTION"): "SUBSCRIBE TO view follows a view",
-    ("DECLARE",): "SUBSCRIBE TO view follows a view",
-    ("FETCH",): "SUBSCRIBE TO view follows a view",
+    ("CREATE", "SUBSCRIPTION"): "SUBSCRIBE name follows a table or view",
+    ("DECLARE",): "SUBSCRIBE name follows a table or view",
+    ("FETCH",): "SUBSCRIBE name follows a table or view",
     ("WAIT",): "FLUSH waits for what was sent",
     ("RECOVER",): "a pond resumes by itself",
     ("KILL",): "DROP the object",
