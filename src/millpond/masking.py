@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from urllib.parse import quote, quote_plus
 
 MASK = "***"
-_VALUE_MIN = 4  # shorter values would mask parts of ordinary words
+VALUE_MIN = 4  # shorter values would mask parts of ordinary words
 _values: set[str] = set()  # secrets that this process has read
 
 # Options whose values say nothing that is to be kept: all others are masked.
@@ -94,7 +94,7 @@ def mask_value(secret: str) -> None:
     >>> masked("login failed: s3cr t!; http://x/?q=s3cr%20t%21")
     'login failed: ***; http://x/?q=***'
     """
-    if len(secret) >= _VALUE_MIN:
+    if len(secret) >= VALUE_MIN:
         quoted = (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1])
         _values.update((secret, quote(secret, safe=""), quote_plus(secret), *quoted))
 

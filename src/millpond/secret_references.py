@@ -93,6 +93,14 @@ def is_reference(text: str) -> bool:
     return _REFERENCE.fullmatch(text.strip()) is not None
 
 
+def has_reference(text: str) -> bool:
+    """
+    >>> has_reference("Bearer ${env:TOKEN}"), has_reference("Bearer x")
+    (True, False)
+    """
+    return _REFERENCE.search(text) is not None
+
+
 def names_in(text: str) -> list[str]:
     """The names of the pond's secrets that a setting refers to.
 

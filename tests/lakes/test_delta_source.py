@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import random
 from collections import Counter
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import millpond
@@ -110,6 +112,21 @@ def test_updates_and_deletes_are_exact(feed: bool, partition_by: Any, tmp_path: 
         deltalake.write_deltalake(path, rows(3), mode="overwrite")
         pond.drain()
         assert view_rows(pond) == table_rows(path)
+
+
+def test_times_as_spark_wrote_them(tmp_path: Path) -> None:
+    """Spark's files have INT96 by default: an instant without a zone."""
+    at = datetime.datetime(9999, 12, 31, 1, 2, 3, 4, tzinfo=datetime.UTC)
+    kind = pa.schema([("at", pa.timestamp("us", "UTC"))])
+    table = deltalake.DeltaTable.create(str(tmp_path / "t"), kind)
+    rows = pa.table({"at": pa.array([at.replace(tzinfo=None)], pa.timestamp("us"))})
+    pq.write_table(rows, tmp_path / "t" / "a.parquet", use_deprecated_int96_timestamps=True)
+    size = (tmp_path / "t" / "a.parquet").stat().st_size
+    action = deltalake.transaction.AddAction("a.parquet", size, {}, 0, True, '{"numRecords": 1}')
+    table.create_write_transaction([action], "append", table.schema())
+    source = DeltaSource(str(tmp_path / "t"))
+    splits = [split for split in source.poll(None, None, 100).splits if "path" in split.what]
+    assert [r for split in splits for t in source.read(split, ["at"]) for r in t["at"].to_pylist()] == [at]
 
 
 def test_a_pond_that_is_closed_goes_on_where_it_was(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from millpond.delta import WEIGHT
 from millpond.errors import DataError, InvalidError
@@ -26,7 +25,7 @@ from millpond.masking import masked
 from millpond.operators.source_traits import KeepsHistory, StoredWithSchema
 from millpond.plan.backfill import FROM_NOW
 from millpond.secret_references import check_references, resolved
-from millpond.sources import schema_fit
+from millpond.sources import parquet_format, schema_fit
 from millpond.sources.delta_address import delta_address
 from millpond.sources.delta_log import DeltaLog, TableFile, Version, check_readable, partition_column
 from millpond.sources.lake_positions import LakePosition, advanced, position_of
@@ -204,13 +203,16 @@ class DeltaSource(KeepsHistory, StoredWithSchema):
             return
         values = dict(what["values"])
         with self._log.opened(what["path"]) as handle:
-            file = pq.ParquetFile(handle)
-            held = set(file.schema_arrow.names)
+            file = parquet_format.opened(handle)
+            given = parquet_format.with_zones(file.schema_arrow, file.metadata, self.schema)
+            held = set(given.names)
             wanted = [n for n in columns if n in held and n not in values]
             if what["has_types"]:
                 wanted.append(CHANGE_TYPE)
             for batch in file.iter_batches(_BATCH_ROWS, columns=wanted):
-                yield self._table(pa.Table.from_batches([batch]), batch.num_rows, columns, values, what)
+                rows = pa.Table.from_batches([batch])
+                rows = rows.cast(pa.schema([given.field(name) for name in rows.column_names]))
+                yield self._table(rows, batch.num_rows, columns, values, what)
 
     def _table(
         self, rows: pa.Table, count: int, columns: Sequence[str], values: dict[str, str | None], what: Any

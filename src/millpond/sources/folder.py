@@ -1,7 +1,6 @@
 """Lists and opens the files of a folder, on this machine or on any file system that Arrow supports.
 
-Files and folders whose names start with '_' or '.', and files that end in '.tmp', are ignored: they are still
-being written, or are not data.
+Files and folders whose names start with '_' or '.' are ignored, and so are copies that are still being written.
 Links to folders are not followed, so a listing always ends.
 """
 
@@ -22,6 +21,8 @@ from millpond.sources.remote_listing import RemoteListing
 
 __all__ = ["Folder", "Found", "open_folder"]
 
+# Endings of copies that are still being written.
+_WRITTEN = (".tmp", ".part", ".partial", ".crdownload", ".filepart", "._COPYING_")
 CONNECT_S = 5.0  # until a server that does not answer counts as away
 
 
@@ -146,7 +147,7 @@ def open_folder(uri: str) -> Folder:
 
 
 def _hidden(name: str) -> bool:
-    return name.startswith(("_", ".")) or name.endswith(".tmp")
+    return name.startswith(("_", ".")) or name.endswith(_WRITTEN)
 
 
 def _found(path: str, info: fs.FileInfo) -> Found:

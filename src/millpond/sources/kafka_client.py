@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from millpond.errors import DataError, InvalidError, MillpondError, UnavailableError
-from millpond.masking import MASK
+from millpond.masking import MASK, VALUE_MIN
 from millpond.secret_references import resolved
 from millpond.sources.unavailable import away
 
@@ -37,7 +37,8 @@ class Cluster:
     def masked(self, text: str) -> str:
         """A text of the library with the values of settings masked, which it may repeat."""
         for name, value in self.client:
-            if value and name not in ("security.protocol", "sasl.mechanism", "sasl.mechanisms"):
+            plain = ("security.protocol", "sasl.mechanism", "sasl.mechanisms")
+            if len(value) >= VALUE_MIN and name not in plain:
                 text = text.replace(value, MASK)
         return text
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,10 +34,10 @@ class ParquetFormat:
 
     def look(self, folder: Folder, file: Found, schema: pa.Schema) -> FileFacts:
         footer = _footer(folder, file)
-        reason = misfit(_schema(footer), schema)
+        meta = _metadata(footer)
+        reason = misfit(with_zones(_schema(footer), meta, schema), schema)
         if reason is not None:
             raise BadFileError(reason)
-        meta = _metadata(footer)
         groups = [meta.row_group(g) for g in range(meta.num_row_groups)]
         parts = tuple((g.num_rows, g.total_byte_size) for g in groups)
         return FileFacts(_etag(footer), 0, meta.num_row_groups, meta.num_rows, parts, _earliest(meta, schema))
@@ -74,9 +75,7 @@ class ParquetFormat:
         numbered = [n for n in names if _is_text(schema.field(n).type) and _is_encoded(meta, groups, n)]
         encoded = [name for name in numbered if name in texts]
         with folder.open(file.path) as handle:
-            source = pq.ParquetFile(
-                handle, metadata=meta, read_dictionary=numbered, pre_buffer=not folder.local
-            )
+            source = opened(handle, meta, read_dictionary=numbered, pre_buffer=not folder.local)
             try:
                 tables = [_decode(source, groups, schema, names, encoded)]
             except BadFileError:
@@ -86,6 +85,21 @@ class ParquetFormat:
                 yield table
             else:
                 yield from _without_nulls(table, file, columns, required)
+
+
+def opened(handle: Any, meta: pq.FileMetaData | None = None, **options: Any) -> pq.ParquetFile:
+    """A file; its times in INT96 are in microseconds, as Spark writes them: nanoseconds end in 2262."""
+    return pq.ParquetFile(handle, metadata=meta, coerce_int96_timestamp_unit="us", **options)
+
+
+def with_zones(given: pa.Schema, meta: pq.FileMetaData, wanted: pa.Schema) -> pa.Schema:
+    """The columns of a file; those in INT96, which say nothing about a zone, with the one that is wanted."""
+    columns = [meta.schema.column(number) for number in range(meta.num_columns)]
+    for name in (c.path for c in columns if c.physical_type == "INT96"):
+        if name in given.names and name in wanted.names and pa.types.is_timestamp(wanted.field(name).type):
+            place = given.get_field_index(name)
+            given = given.set(place, pa.field(name, pa.timestamp("us", wanted.field(name).type.tz)))
+    return given
 
 
 def _footer(folder: Folder, file: Found) -> bytes:
@@ -113,7 +127,7 @@ def _metadata(footer: bytes) -> pq.FileMetaData:
 def _schema(footer: bytes) -> pa.Schema:
     meta = _metadata(footer)
     try:
-        return pq.ParquetFile(pa.BufferReader(_MAGIC + footer), metadata=meta).schema_arrow
+        return opened(pa.BufferReader(_MAGIC + footer), meta).schema_arrow
     except (pa.ArrowException, OSError) as error:
         raise BadFileError(f"the schema cannot be read: {_line(error)}") from error
 

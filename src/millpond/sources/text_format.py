@@ -436,7 +436,10 @@ def _header(text: TextReader, options: CsvOptions) -> CsvHeader:
     except UnicodeDecodeError as error:
         raise BadFileError(f"the header is not UTF-8: {error}") from error
     if options.quote:
-        names = next(csv.reader([shown], delimiter=options.delimiter, quotechar=options.quote), [])
+        try:
+            names = next(csv.reader([shown], delimiter=options.delimiter, quotechar=options.quote), [])
+        except csv.Error as error:
+            raise BadFileError(f"the header cannot be read: {error}") from error
     else:
         names = shown.split(options.delimiter) if shown else []
     if not names:
@@ -489,7 +492,7 @@ def _etag(file: Found) -> str:
 
 def _compression(path: str) -> str | None:
     for ending, name in ((".gz", "gzip"), (".bz2", "bz2"), (".lz4", "lz4"), (".zst", "zstd")):
-        if path.endswith(ending):
+        if path.lower().endswith(ending):
             return name
     return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import errno
 import gzip
 import json
@@ -157,7 +158,8 @@ def test_names_in_any_script_and_folders_in_folders(tmp_path: Path) -> None:
 
 def test_what_is_hidden_or_being_written_is_not_there(tmp_path: Path) -> None:
     put(tmp_path, "a.parquet", [1])
-    for name in ("_SUCCESS", ".a.crc", "b.parquet.tmp", "_temporary/c.parquet", ".x/d.parquet"):
+    written = [f"b.parquet{end}" for end in (".tmp", ".part", ".partial", ".crdownload", "._COPYING_")]
+    for name in ("_SUCCESS", ".a.crc", *written, "_temporary/c.parquet", ".x/d.parquet"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"not data")
     (tmp_path / "loop").symlink_to(tmp_path)
@@ -870,3 +872,36 @@ def test_texts_that_lie_in_dictionaries_are_read_as_they_are(
     found = pa.concat_tables(source.read(split, ["few", "own", "n"]))
     assert found.equals(rows.cast(found.schema)) and found.schema.field("few").type == kind
     assert ["few"] in asked, "and texts that are all different are not"
+
+
+def test_times_as_spark_and_hive_wrote_them(tmp_path: Path) -> None:
+    """INT96 has no zone, and reaches beyond the years that nanoseconds in 64 bits have."""
+    times = [
+        datetime.datetime(*at)
+        for at in ((1, 1, 1), (1969, 12, 31, 23, 59, 59, 999_999), (9999, 12, 31, 1, 2, 3, 4))
+    ]
+    table = pa.table({"at": pa.array(times, pa.timestamp("us")), "same": pa.array(times, pa.timestamp("us"))})
+    pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
+    zoned = pa.timestamp("us", "UTC")
+    for schema in ({"at": pa.timestamp("us"), "same": zoned}, None):
+        source = FileSource(str(tmp_path), schema=None if schema is None else pa.schema(list(schema.items())))
+        (split,) = source.poll(None, None, 100).splits
+        (rows,) = source.read(split, ["at", "same"])
+        assert [at.replace(tzinfo=None) for at in rows["same"].to_pylist()] == rows["at"].to_pylist() == times
+        assert rows["same"].type == (pa.timestamp("us") if schema is None else zoned)
+
+
+def test_lines_that_end_in_a_carriage_return_are_one_error_row(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"k,s\r1,x\r2,y\r")
+    schema = pa.schema([("k", pa.int64()), ("s", pa.string())])
+    poll = FileSource(str(tmp_path), "csv", schema).poll(None, None, 100)
+    assert "the header cannot be read: new-line character seen" in poll.rejects[0][1]
+    with pytest.raises(InvalidError, match="header cannot be read"):
+        _ = FileSource(str(tmp_path), "csv").schema
+
+
+def test_endings_of_compressed_files_in_capitals(tmp_path: Path) -> None:
+    (tmp_path / "A.JSON.GZ").write_bytes(gzip.compress(b'{"k": 1}\n'))
+    source = FileSource(str(tmp_path), "json", pa.schema([("k", pa.int64())]))
+    (split,) = source.poll(None, None, 100).splits
+    assert [rows.to_pylist() for rows in source.read(split, ["k"])] == [[{"k": 1}]]
