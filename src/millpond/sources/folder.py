@@ -1,6 +1,6 @@
 """Lists and opens the files of a folder, on this machine or on any file system that Arrow supports.
 
-Files and folders whose names start with '_' or '.' are ignored, and so are copies that are still being written.
+Files and folders whose names start with '_' or '.', and copies that are still being written, are ignored.
 Links to folders are not followed, so a listing always ends.
 """
 
