@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from millpond.sql.dialects.postgres.syntax import rewritten_syntax
-from millpond.sql.text.parse import readable_expression, readable_text
+from millpond.sql.text.duckdb_text import readable_expression, readable_text
 
 PAIRS = Path(__file__).parent / "translations.sql"
 

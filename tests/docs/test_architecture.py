@@ -47,13 +47,6 @@ KNOWN_DEFERRED = {
     "pond/definitions.py -> sql.binding.catalog": "pond",
     "pond/definitions.py -> sql.binding.python_functions": "pond",
     "serve/replay.py -> engine.coordinator.inbox_changes": "serve",
-    "sql/text/parse.py -> sql.dialects.postgres.syntax": "sql",
-    "sql/text/parse.py -> sql.dialects.postgres.translate": "sql",
-    "sql/text/parse.py -> sql.dialects.spark.translate": "sql",
-    "sql/text/parse.py -> sql.text.angle_types": "sql",
-    "sql/text/parse.py -> sql.text.column_definitions": "sql",
-    "sql/text/parse.py -> sql.text.dialects": "sql",
-    "sql/text/parse.py -> sql.text.emit_clause": "sql",
 }
 KNOWN_UPWARD = {
     "pond/api.py -> server.server": "pond.serve(...) is part of the API",

@@ -22,7 +22,7 @@ from millpond.kernels.postgres.text_output import (
 from millpond.kernels.postgres.type_names import TypeName, type_named
 from millpond.sql.binding.types import CLOSED
 from millpond.sql.dialects.library import equip
-from millpond.sql.text.parse import readable_text
+from millpond.sql.text.duckdb_text import readable_text
 
 Rows = list[list[str | None]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from millpond.errors import InvalidError
-from millpond.sql.text.parse import readable_text
+from millpond.sql.text.duckdb_text import readable_text
 
 QUERIES = (
     "SELECT concat(a, 1), format('%s', a), json_build_object('k', a), num_nulls(a, b) FROM t",

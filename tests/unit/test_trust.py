@@ -491,7 +491,7 @@ def test_no_sql_reaches_files_or_settings(tmp_path: Path, text: str) -> None:
     """Neither what somebody types, nor what a catalog holds, in any database that runs texts."""
     from millpond.kernels import duck
     from millpond.sql.reads.scratch import CachedScratch, Scratch
-    from millpond.sql.text.parse import parser
+    from millpond.sql.text.duckdb_parser import parser
 
     secret, target = tmp_path / "secret.csv", tmp_path / "target"
     secret.write_text("word\nhidden\n")

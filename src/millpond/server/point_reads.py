@@ -19,8 +19,9 @@ from typing import Any
 from millpond.serve.newest_keys import NewestKeys
 from millpond.sql.reads.point_plan import NotThisPlanError, PointPlan, point_plan
 from millpond.sql.session import SqlSession
+from millpond.sql.text.duckdb_text import readable
 from millpond.sql.text.parameters import for_duckdb, marks
-from millpond.sql.text.parse import SqlFragment, readable
+from millpond.sql.text.parse import SqlFragment
 from millpond.state.manifest.manifest import Manifest
 from millpond.state.runs.cells import Cell
 from millpond.state.store.location import is_local

@@ -12,7 +12,7 @@ import duckdb
 from millpond.kernels.duck import Equipment
 from millpond.sql.binding.now import macros
 from millpond.sql.dialects.library import equip
-from millpond.sql.text.parse import readable_text
+from millpond.sql.text.duckdb_text import readable_text
 from tests.sql.fuzz.functions import MACROS, PYTHON
 from tests.sql.world import Rows, plain
 

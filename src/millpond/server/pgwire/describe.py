@@ -13,8 +13,9 @@ from millpond.sql.dml.merged_rows import MERGE_ACTION, action_as_column
 from millpond.sql.pg_catalog.pg_types import TEXT, sql_type
 from millpond.sql.reads.as_of_epoch import as_of
 from millpond.sql.session import SqlSession
+from millpond.sql.text.duckdb_text import readable
 from millpond.sql.text.parameters import marks
-from millpond.sql.text.parse import SqlFragment, readable
+from millpond.sql.text.parse import SqlFragment
 
 QUERIES = ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "(")
 CHANGES = ("INSERT", "UPDATE", "DELETE", "MERGE")

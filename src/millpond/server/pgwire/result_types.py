@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from millpond.server.pgwire.error_reports import PgError
 from millpond.server.pgwire.outcome import Outcome
 from millpond.sql.pg_catalog.pg_types import column_type
-from millpond.sql.text.parse import parser
+from millpond.sql.text.duckdb_parser import parser
 
 
 def as_described(made: Outcome, promised: Sequence[tuple[str, str]]) -> Outcome:

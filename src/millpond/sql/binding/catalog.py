@@ -25,8 +25,9 @@ from millpond.plan.objects import SqlColumn, SqlObject, in_order, schemas_of
 from millpond.sql.binding.bind import Binder
 from millpond.sql.lowering.expressions import StepColumn
 from millpond.sql.lowering.relation import Relation
+from millpond.sql.text.duckdb_parser import ask, parser
 from millpond.sql.text.memoized_text import of_short_texts
-from millpond.sql.text.parse import ask, closest_name, parser
+from millpond.sql.text.parse import closest_name
 from millpond.sql.text.schema_names import Names
 from millpond.state.tables.table_spec import TableSpec
 

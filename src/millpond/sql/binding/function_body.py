@@ -17,7 +17,8 @@ from millpond.errors import InvalidError
 from millpond.kernels.expressions import picture
 from millpond.plan.objects import SqlColumn
 from millpond.sql.binding.functions import argument
-from millpond.sql.text.parse import ask, closest_name, parser
+from millpond.sql.text.duckdb_parser import ask, parser
+from millpond.sql.text.parse import closest_name
 
 Node = dict[str, Any]
 

@@ -44,8 +44,8 @@ from millpond.sql.binding.functions import (
 from millpond.sql.binding.types import quoted
 from millpond.sql.session import TRIES, SqlSession
 from millpond.sql.statements.create_function import check_name
+from millpond.sql.text.duckdb_parser import parser
 from millpond.sql.text.parameters import literal_of
-from millpond.sql.text.parse import parser
 
 _MANY = (list, tuple, abc.Iterable, abc.Iterator, abc.Sequence, abc.Generator)
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from millpond.sql.text.parse import ask
+from millpond.sql.text.duckdb_parser import ask
 
 Tree = dict[str, Any]
 

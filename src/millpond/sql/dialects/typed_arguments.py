@@ -23,7 +23,7 @@ from typing import Any
 from millpond.errors import InvalidError
 from millpond.sql.dialects.library import is_typed
 from millpond.sql.dialects.parse_tree import Tree, in_query, nodes
-from millpond.sql.text.parse import parser
+from millpond.sql.text.duckdb_parser import parser
 
 _PREFIX = "__a"
 _NOWHERE = {"query_location": (1 << 64) - 1, "query_location_length": 0}

@@ -19,8 +19,9 @@ from millpond.sql.binding.catalog import tree_of
 from millpond.sql.binding.types import quoted
 from millpond.sql.host import EpochOrName, Host
 from millpond.sql.reads.system_names import is_system, path_of
+from millpond.sql.text.duckdb_parser import ask
 from millpond.sql.text.parameters import Params, with_literals
-from millpond.sql.text.parse import SqlFragment, Words, ask
+from millpond.sql.text.parse import SqlFragment, Words
 from millpond.sql.text.relation_places import alias_follows, free_name, listed_from
 from millpond.state.manifest import history
 

@@ -18,7 +18,7 @@ import duckdb
 from millpond.plan.objects import SqlObject
 from millpond.sql.binding.catalog import tree_of
 from millpond.sql.binding.types import text_literal
-from millpond.sql.text.parse import ask
+from millpond.sql.text.duckdb_parser import ask
 from millpond.state.tables.table_spec import TableSpec
 
 Json = Mapping[str, Any]

@@ -29,9 +29,9 @@ from millpond.sql.text.column_definitions import (
     check_condition,
     check_expressions,
     stored_schema,
-    type_of,
 )
 from millpond.sql.text.parse import Words
+from millpond.sql.text.type_names import type_of
 from millpond.state.runs.missing_column import CopyOf
 
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}  # of integers, by bits

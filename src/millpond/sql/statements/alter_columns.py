@@ -35,13 +35,8 @@ from millpond.sql.statements.altered_table import (
 )
 from millpond.sql.statements.objects import all_objects_with_uses, without
 from millpond.sql.text.column_definitions import check_expressions, read_column, stored_schema
-from millpond.sql.text.parse import (
-    SqlFragment,
-    Words,
-    readable_expression,
-    statements,
-    tokens_of,
-)
+from millpond.sql.text.duckdb_text import readable_expression
+from millpond.sql.text.parse import SqlFragment, Words, statements, tokens_of
 
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession

@@ -35,16 +35,10 @@ from millpond.sql.binding.functions import (
 from millpond.sql.binding.types import quoted
 from millpond.sql.dialects.library import is_public
 from millpond.sql.result import Result
-from millpond.sql.text.column_definitions import type_of
+from millpond.sql.text.duckdb_text import readable_expression, readable_text
 from millpond.sql.text.parameters import marks
-from millpond.sql.text.parse import (
-    SqlFragment,
-    Words,
-    closest_name,
-    readable_expression,
-    readable_text,
-    tokens_of,
-)
+from millpond.sql.text.parse import SqlFragment, Words, closest_name, tokens_of
+from millpond.sql.text.type_names import type_of
 
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession

@@ -19,9 +19,10 @@ from millpond.sql.statements.create_object import create
 from millpond.sql.statements.kafka_sink_options import sink_format_clause
 from millpond.sql.statements.materialize import TIME_ZONE, materialize
 from millpond.sql.statements.sink_connectors import SETTINGS, SINK_CONNECTORS, make_sink
+from millpond.sql.text.duckdb_text import readable
 from millpond.sql.text.emit_clause import BEFORE_THEY_CLOSE, take_emission
 from millpond.sql.text.options import read_options
-from millpond.sql.text.parse import Words, readable
+from millpond.sql.text.parse import Words
 from millpond.sql.text.time_windows import as_plain_sql
 
 if TYPE_CHECKING:

@@ -13,9 +13,10 @@ from millpond.sql.binding.functions import inlined
 from millpond.sql.binding.output_columns import check_unique
 from millpond.sql.binding.types import quoted
 from millpond.sql.result import Result
+from millpond.sql.text.duckdb_text import readable
 from millpond.sql.text.other_systems import refuse_options, skip_storage
 from millpond.sql.text.parameters import Params, with_literals
-from millpond.sql.text.parse import SqlFragment, Words, readable, statements
+from millpond.sql.text.parse import SqlFragment, Words, statements
 
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession

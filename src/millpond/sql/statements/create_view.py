@@ -16,6 +16,7 @@ from millpond.sql.reads.system_names import system_reads
 from millpond.sql.result import Result
 from millpond.sql.statements.create_object import create
 from millpond.sql.statements.materialize import materialize
+from millpond.sql.text.duckdb_text import readable
 from millpond.sql.text.emit_clause import (
     BEFORE_THEY_CLOSE,
     Emission,
@@ -23,7 +24,7 @@ from millpond.sql.text.emit_clause import (
     take_emission_before,
 )
 from millpond.sql.text.options import no_options, only, read_options
-from millpond.sql.text.parse import Words, readable
+from millpond.sql.text.parse import Words
 from millpond.sql.text.time_windows import as_plain_sql
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from millpond.sql.binding.functions import KIND, inlined, returns, signature
 from millpond.sql.reads.system_names import SystemRead
 from millpond.sql.reads.system_rows import system_columns
 from millpond.sql.result import Result
-from millpond.sql.text.parse import Words, readable
+from millpond.sql.text.duckdb_text import readable
+from millpond.sql.text.parse import Words
 from millpond.sql.text.time_windows import as_plain_sql
 
 if TYPE_CHECKING:

@@ -16,8 +16,9 @@ from millpond.plan.nodes import Plan, upstream
 from millpond.sql.result import Result
 from millpond.sql.statements.create_view import view_text
 from millpond.sql.statements.materialize import materialize
+from millpond.sql.text.duckdb_text import readable
 from millpond.sql.text.emit_clause import BEFORE_THEY_CLOSE
-from millpond.sql.text.parse import Words, readable
+from millpond.sql.text.parse import Words
 
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from millpond.errors import InvalidError
 from millpond.sql.reads.scratch import thread_scratch
 from millpond.sql.result import Result
-from millpond.sql.text.column_definitions import type_of
+from millpond.sql.text.duckdb_text import readable_text
 from millpond.sql.text.parameters import Params, marks, with_literals
-from millpond.sql.text.parse import SqlFragment, Words, readable_text, statements
+from millpond.sql.text.parse import SqlFragment, Words, statements
+from millpond.sql.text.type_names import type_of
 
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession

@@ -29,8 +29,10 @@ from millpond.sql.reads.system_names import SystemRead, is_system, system_reads
 from millpond.sql.reads.system_rows import system_rows, without_epoch
 from millpond.sql.reads.window_rows import computes_windows, errors_of_windows, with_windows
 from millpond.sql.result import Result
+from millpond.sql.text.duckdb_parser import reads_only
+from millpond.sql.text.duckdb_text import readable
 from millpond.sql.text.parameters import Params, canonical, for_duckdb
-from millpond.sql.text.parse import SqlFragment, closest_name, readable, reads_only
+from millpond.sql.text.parse import SqlFragment, closest_name
 from millpond.sql.text.time_windows import as_plain_sql
 from millpond.state.manifest.snapshot import Snapshot
 from millpond.state.tables.repeat_by_weight import repeat_by_weight, repeat_in_batches

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,21 +10,15 @@ import pyarrow as pa
 
 from millpond.errors import InvalidError
 from millpond.flow.names import check_columns
-from millpond.kernels.expressions import picture, storable_text
+from millpond.kernels.expressions import storable_text
 from millpond.plan.objects import SqlColumn, SqlConstraint, SqlIdentity
 from millpond.sql.binding.bind import as_user_error
 from millpond.sql.binding.types import quoted, restored
-from millpond.sql.text.angle_types import has_angles, read_type
-from millpond.sql.text.dialects import type_text
+from millpond.sql.text.duckdb_parser import equipped_parser, parser
+from millpond.sql.text.duckdb_text import readable_expression
 from millpond.sql.text.other_systems import refuse_options
-from millpond.sql.text.parse import (
-    SqlFragment,
-    Words,
-    closest_name,
-    equipped_parser,
-    parser,
-    readable_expression,
-)
+from millpond.sql.text.parse import SqlFragment, Words, closest_name
+from millpond.sql.text.type_names import SERIALS, type_of
 from millpond.sql.text.watermark_clause import WatermarkClause, read_watermark
 
 _AFTER_TYPE = (
@@ -41,9 +34,6 @@ _REFUSED = {
     "FOREIGN": "MERGE or INSERT … SELECT … JOIN can leave out rows without a partner",
     "EXCLUDE": "tables have PRIMARY KEY, UNIQUE, CHECK and NOT NULL",
 }
-_SERIALS = {"SERIAL": "INTEGER", "BIGSERIAL": "BIGINT", "SMALLSERIAL": "SMALLINT"}
-_SERIALS |= {"SERIAL4": "INTEGER", "SERIAL8": "BIGINT", "SERIAL2": "SMALLINT"}
-
 PROCTIME = "proctime()"  # generates a column with the time of the epoch in which a row arrived
 _INSTANT = "TIMESTAMP WITH TIME ZONE"
 
@@ -195,7 +185,7 @@ def read_column(words: Words, rules: list[SqlConstraint] | None = None) -> tuple
     by_clock = fragment.has(end, "AS", "PROCTIME")
     if end == words.at and not by_clock:
         words.fail(f"the type of column {name!r} is missing")
-    serial = _SERIALS.get(fragment.word(words.at)) if rules is not None and end == words.at + 1 else None
+    serial = SERIALS.get(fragment.word(words.at)) if rules is not None and end == words.at + 1 else None
     if serial is not None:
         kind, identity = serial, SqlIdentity(False, "")
     else:
@@ -285,7 +275,7 @@ def _read_identity(words: Words, kind: str) -> SqlIdentity:
     always = words.take("ALWAYS")
     _ = always or words.take("BY", "DEFAULT")
     words.need("AS", "IDENTITY")
-    if kind not in _SERIALS.values():
+    if kind not in SERIALS.values():
         words.at -= 1
         words.fail("identity column type must be smallint, integer, or bigint")
     start, increment = None, 1
@@ -304,58 +294,6 @@ def _read_identity(words: Words, kind: str) -> SqlIdentity:
         if increment == 0:
             inner.fail("INCREMENT must not be zero")
     return SqlIdentity(always, "", (1 if increment > 0 else -1) if start is None else start, increment)
-
-
-# -- types ---------------------------------------------------------------------------
-
-
-def type_of(fragment: SqlFragment) -> str:
-    """Return DuckDB's logical type for a type as users write it."""
-    said = fragment.sql
-    if fragment.word(0) in _SERIALS:
-        fragment.fail(f"{said} is only for columns of CREATE TABLE", 0, "use int or bigint here")
-    if has_angles(fragment):
-        return _known(fragment, [read_type(fragment, type_of)])
-    return _known(fragment, _spellings(said, fragment.dialect))
-
-
-def _known(fragment: SqlFragment, spellings: Sequence[str]) -> str:
-    """Return DuckDB's name for a type, from the first spelling that it knows."""
-    failed: duckdb.Error | None = None
-    for text in spellings:
-        try:
-            found = str(parser().sql(f"select cast(null as {text}) as c").types[0])
-        except duckdb.Error as error:
-            failed = failed or error
-            continue
-        return found
-    assert failed is not None
-    problem = as_user_error(failed, fragment.sql, len("select cast(null as "))
-    at = len(fragment.text[: fragment.start].encode())
-    raise InvalidError(
-        f"no type named {fragment.sql}",
-        detail="in the statement\n" + picture(fragment.text, (at, len(fragment.sql.encode()))),
-        hint=problem.hint,
-    ) from failed
-
-
-# PostgreSQL's numeric without bounds: 29 digits before the point and 9 after it, so that the product of three
-# columns still has digits before the point (decision 37).  DuckDB's own default has three after it.
-_UNBOUNDED = re.compile(r"\b(numeric|decimal|dec)\b(?!\s*\()", re.IGNORECASE)
-_FLOAT = re.compile(r"\bfloat\b(?:\s*\(\s*(\d+)\s*\))?", re.IGNORECASE)  # of so many bits; DuckDB's is real
-_NAME = re.compile(r"^name\b", re.IGNORECASE)  # the type of names in PostgreSQL's catalog
-
-
-def _spellings(said: str, dialect: str) -> list[str]:
-    if dialect == "postgres":
-        said = _UNBOUNDED.sub("DECIMAL(38,9)", _NAME.sub("VARCHAR", said))
-        said = _FLOAT.sub(lambda found: "float4" if int(found[1] or 53) < 25 else "float8", said)
-    found = [said] if dialect in ("postgres", "duckdb") else []
-    try:
-        found.append(type_text(said, dialect))
-    except Exception:  # DuckDB reports what is wrong with a type
-        return found or [said]
-    return found
 
 
 def stored_schema(columns: Sequence[SqlColumn]) -> pa.Schema:

@@ -16,7 +16,8 @@ import duckdb
 from millpond.errors import InternalError
 from millpond.flow.window_steps import Mode
 from millpond.kernels.triggers import AfterCount, AfterDelay, AfterWatermark, Repeatedly, Trigger
-from millpond.sql.text.parse import SqlFragment, Words, ask
+from millpond.sql.text.duckdb_parser import ask
+from millpond.sql.text.parse import SqlFragment, Words
 
 _CLOSE = ("EMIT", "ON", "WINDOW", "CLOSE")
 _MODES: dict[str, Mode] = {

@@ -17,7 +17,8 @@ from sqlglot import Token, TokenType
 
 from millpond.errors import InvalidError
 from millpond.sql.binding.types import text_literal
-from millpond.sql.text.parse import SqlFragment, readable, tokens_of
+from millpond.sql.text.duckdb_text import readable
+from millpond.sql.text.parse import SqlFragment, tokens_of
 from millpond.valid_text import require_texts
 
 Params = Sequence[Any] | Mapping[str, Any] | None

@@ -6,7 +6,8 @@ from functools import lru_cache
 
 from sqlglot import TokenType
 
-from millpond.sql.text.parse import SqlFragment, parser
+from millpond.sql.text.duckdb_parser import parser
+from millpond.sql.text.parse import SqlFragment
 
 # Keywords that begin a clause of a query; FROM and JOIN list relations.
 _PARTS = (

@@ -9,7 +9,8 @@ from functools import cache
 
 from millpond.errors import InvalidError
 from millpond.sql.binding.types import UTC
-from millpond.sql.text.parse import SqlFragment, closest_name, parser
+from millpond.sql.text.duckdb_parser import parser
+from millpond.sql.text.parse import SqlFragment, closest_name
 
 _OFFSET = re.compile(r"(?:gmt|utc)([+-])(\d\d?)(?::?00)?")
 _SAME_AS_UTC = ("utc", "uct", "gmt", "etc/utc", "etc/gmt", "etc/uct", "zulu", "etc/zulu", "universal",

@@ -23,7 +23,9 @@ from millpond.operators.watermark import Watermark
 from millpond.plan.objects import SqlColumn
 from millpond.sql.binding.bind import as_user_error
 from millpond.sql.binding.types import quoted
-from millpond.sql.text.parse import SqlFragment, Words, ask, readable_expression
+from millpond.sql.text.duckdb_parser import ask
+from millpond.sql.text.duckdb_text import readable_expression
+from millpond.sql.text.parse import SqlFragment, Words
 
 _OPTIONS = (("IDLE",), ("MAX", "DRIFT"), ("PUNCTUATION",), ("HEARTBEATS", "FROM"))
 _STRATEGIES = ("PERCENTILE", "SLACK", "MONOTONOUS")

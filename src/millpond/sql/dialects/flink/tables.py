@@ -17,8 +17,9 @@ from millpond.sql.dialects.flink.connectors import INSTEAD, NEEDED, SINKS, SOURC
 from millpond.sql.dialects.flink.syntax import Flink
 from millpond.sql.dialects.flink.translate import translated_expression
 from millpond.sql.dialects.spark.types import UnknownType, duckdb_type
+from millpond.sql.text.duckdb_parser import equipped_parser
 from millpond.sql.text.options import Options, read_options
-from millpond.sql.text.parse import SqlFragment, Words, equipped_parser
+from millpond.sql.text.parse import SqlFragment, Words
 
 _KAFKA_METADATA = ("timestamp", "offset", "partition", "key")
 _UNTIL = ("NOT", "NULL", "METADATA", "COMMENT", "PRIMARY", "CONSTRAINT", "AS")
