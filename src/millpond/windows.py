@@ -146,8 +146,9 @@ def everything() -> WindowAssigner:
 
 def _offset(duration: Duration) -> int:
     """An offset in microseconds; it may be negative, also as a text."""
-    if isinstance(duration, str) and duration.strip().startswith("-"):
-        return -microseconds(duration.strip().removeprefix("-"))
+    text = duration.strip() if isinstance(duration, str) else ""
+    if text.startswith("-") and not text.startswith("--"):
+        return -microseconds(text.removeprefix("-"))
     return microseconds(duration)
 
 

@@ -1,7 +1,7 @@
 """Random windows, and what a batch query says of them.
 
-The windows of rows come from DuckDB (`time_bucket` arithmetic, `date_trunc` in a time zone); those of sessions
-from a plain loop over the sorted rows of a key.
+The windows of rows come from DuckDB (`time_bucket` arithmetic, `date_trunc` in a time zone), those of a user's
+function from that function; those that merge from a plain loop over the rows of a key.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import duckdb
@@ -18,9 +19,11 @@ import pyarrow as pa
 
 from millpond.flow.durations import Duration
 from millpond.flow.stream import Stream
+from millpond.flow.window_kinds import GapExpression
 from millpond.flow.window_steps import Mode
 from millpond.flow.windowed import WindowedStream
 from millpond.kernels.calendar_windows import Calendar
+from millpond.kernels.custom_windows import CustomWindows
 from millpond.kernels.window_assigners import Everything, Gap, Sliding, Tumbling
 from millpond.triggers import (
     Trigger,
@@ -31,11 +34,13 @@ from millpond.triggers import (
     after_each,
     after_watermark,
     always,
+    at_percentile,
     every,
     never,
     repeatedly,
 )
-from millpond.windows import Windows, calendar, everything, sessions, sliding, tumbling
+from millpond.triggers import custom as own_trigger
+from millpond.windows import Windows, calendar, custom, everything, sessions, sliding, tumbling
 
 START = datetime.datetime(2024, 3, 30, 20)  # a day before the clocks change in Europe
 SCHEMA = pa.schema(
@@ -54,6 +59,59 @@ PAIRS = SCHEMA.append(pa.field("window_start", pa.timestamp("us"))).append(
 ZONES = ("UTC", "Europe/Berlin", "America/Santiago", "Asia/Beirut", "Asia/Kathmandu", "Pacific/Apia")
 FIRST, LAST = "TIMESTAMP '0001-01-01'", "TIMESTAMP '9999-12-31 23:59:59.999999'"
 Row = dict[str, Any]
+
+
+# -- windows and triggers of a user's own --------------------------------------------------
+
+Bounds = tuple[datetime.datetime, datetime.datetime]
+SECOND = datetime.timedelta(seconds=1)
+GAP_OF_ROW = "CASE WHEN j = 1 THEN 2 ELSE n END"  # some rows have none, or one that is not positive
+
+
+def of_row(row: Any) -> list[Bounds]:
+    """Windows on no grid: one or two of a length that the row says, or none."""
+    begin = row.at.replace(microsecond=0)
+    if row.n is None:
+        return []
+    longer = [(begin - 3 * SECOND, begin + 7 * SECOND)] if row.j else []
+    return [(begin, begin + (4 + row.n) * SECOND), *longer]
+
+
+def around(row: Any) -> list[Bounds]:
+    return [(row.at, row.at + (1 if row.j else 4) * SECOND)]
+
+
+def that_touch(windows: list[Bounds]) -> list[Bounds]:
+    """Unlike sessions, windows that touch are one as well."""
+    found: list[Bounds] = []
+    for start, end in windows:
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found
+
+
+def that_overlap(windows: list[Bounds]) -> list[Bounds]:
+    found: list[Bounds] = []
+    for start, end in sorted(windows):
+        if found and start < found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found
+
+
+def counts_up(n: int, event: Any) -> int:
+    return n + int(event.rows)
+
+
+def from_three(n: int, event: Any) -> bool:
+    return n >= 3
+
+
+def from_two_or_at_the_end(n: int, event: Any) -> bool:
+    return n >= 2 or bool(n and event.watermark >= event.window_end)
 
 
 @dataclass(frozen=True)
@@ -113,7 +171,28 @@ class Case:
 
     @property
     def merges(self) -> bool:
-        return isinstance(self.windows, Gap)
+        windows = self.windows
+        return isinstance(windows, Gap | GapExpression) or (
+            isinstance(windows, CustomWindows) and windows.merges
+        )
+
+    def own_window(self, row: Row) -> Bounds:
+        """Of windows that merge: the one that a row has by itself."""
+        if isinstance(self.windows, Gap):
+            return row["at"], row["at"] + datetime.timedelta(microseconds=self.windows.gap_us)
+        if isinstance(self.windows, GapExpression):
+            return row["at"], row["at"] + (2 if row["j"] == 1 else row["n"]) * SECOND
+        return around(SimpleNamespace(**row))[0]
+
+    def merged(self, windows: Iterable[Bounds]) -> list[Bounds]:
+        both = sorted(set(windows))
+        return that_touch(both) if isinstance(self.windows, CustomWindows) else that_overlap(both)
+
+    def fails(self, row: Row) -> bool:
+        """Is it an error row?"""
+        if not isinstance(self.windows, GapExpression):
+            return False
+        return row["j"] != 1 and (row["n"] is None or row["n"] <= 0)
 
     @property
     def settles(self) -> bool:
@@ -137,7 +216,8 @@ def random_case(rng: random.Random, table: bool = False) -> Case:
     trigger: Trigger | None = None
     if not table and rng.random() < 0.85:
         trigger = _fires_at_last(rng) if isinstance(windows, Everything) else _once(rng)
-        if isinstance(windows, Gap) and rng.random() < 0.7:
+        merges = isinstance(windows, Gap | GapExpression | CustomWindows)
+        if merges and rng.random() < 0.7:
             trigger = rng.choice([_fires_at_last(rng), _at_the_end(rng)])
     mode: Any = (
         rng.choice([None, "retracting", "accumulating", "discarding"]) if trigger is not None else None
@@ -178,6 +258,9 @@ _WINDOWS: tuple[Callable[[random.Random], tuple[float, Windows]], ...] = (
     lambda rng: (1, sessions(rng.choice(["2s", "5s"]))),
     lambda rng: (1, sessions(rng.choice(["1s", "10s"]))),
     lambda rng: (1, everything()),
+    lambda rng: (1, sessions(GAP_OF_ROW)),
+    lambda rng: (1, custom(of_row)),
+    lambda rng: (1, custom(around, merge=that_touch)),
 )
 
 
@@ -189,6 +272,9 @@ def _once(rng: random.Random, depth: int = 2) -> Trigger:
         always,
         never,
         after_watermark,
+        lambda: at_percentile(rng.choice([0.5, 0.9])),
+        lambda: own_trigger(counts_up, from_three, once=rng.random() < 0.5),
+        lambda: own_trigger(counts_up, from_two_or_at_the_end, at_end=True),
     ]
     if depth:
         kinds += [
@@ -196,6 +282,7 @@ def _once(rng: random.Random, depth: int = 2) -> Trigger:
             lambda: after_all(_once(rng, depth - 1), _once(rng, depth - 1)),
             lambda: after_each(_once(rng, depth - 1), _once(rng, depth - 1)),
             lambda: repeatedly(_once(rng, depth - 1)),
+            lambda: _once(rng, depth - 1).or_finally(_once(rng, depth - 1)),
             lambda: after_watermark(_once(rng, depth - 1), _once(rng, depth - 1)),
             lambda: after_watermark(early=_once(rng, depth - 1)),
             lambda: after_watermark(late=_once(rng, depth - 1)),
@@ -251,6 +338,12 @@ def _run(query: str, **tables: pa.Table) -> list[Row]:
 def assigned(case: Case, rows: Sequence[Row]) -> list[Row]:
     """Every pair of a row and a window that contains it."""
     windows = case.windows
+    if isinstance(windows, CustomWindows):
+        return [
+            {**row, "window_start": start, "window_end": end}
+            for row in rows
+            for start, end in of_row(SimpleNamespace(**row))
+        ]
     us = 'epoch_us("at")'
     if isinstance(windows, Tumbling):
         windows = Sliding(windows.size_us, windows.size_us, windows.offset_us)
@@ -283,13 +376,11 @@ def _without(rows: Iterable[Row], column: str) -> list[Row]:
 
 
 def sessions_of(case: Case, rows: Sequence[Row], epochs: Sequence[int], late: set[int]) -> list[Row]:
-    """Rows with their sessions; sessions that expired before an epoch take no rows from it."""
-    assert isinstance(case.windows, Gap)
-    gap = datetime.timedelta(microseconds=case.windows.gap_us)
+    """Rows with their merged windows; windows that expired before an epoch take no rows from it."""
     after = datetime.timedelta(microseconds=case.after_us)
     delay = datetime.timedelta(seconds=int(case.delay[:-1]))
-    closed: list[tuple[datetime.datetime, datetime.datetime, list[Row]]] = []
-    still: dict[Any, list[tuple[datetime.datetime, datetime.datetime, list[Row]]]] = {}
+    closed: list[tuple[Bounds, list[Row]]] = []
+    still: dict[Any, list[tuple[Bounds, list[Row]]]] = {}
     mark: datetime.datetime | None = None
     first = 0
     for end in epochs or [len(rows)]:
@@ -297,25 +388,24 @@ def sessions_of(case: Case, rows: Sequence[Row], epochs: Sequence[int], late: se
         first = end
         if mark is not None:
             for key, found in still.items():
-                closed += [s for s in found if s[1] <= mark - after]
-                still[key] = [s for s in found if s[1] > mark - after]
+                closed += [s for s in found if s[0][1] <= mark - after]
+                still[key] = [s for s in found if s[0][1] > mark - after]
         for row in fresh:
-            if row["id"] not in late:
+            if row["id"] not in late and not case.fails(row):
                 key = tuple(row[c] for c in case.key)
-                still.setdefault(key, []).append((row["at"], row["at"] + gap, [row]))
+                still.setdefault(key, []).append((case.own_window(row), [row]))
         for key, found in still.items():
-            merged: list[tuple[datetime.datetime, datetime.datetime, list[Row]]] = []
-            for start, over, mine in sorted(found, key=lambda s: s[:2]):
-                if merged and start < merged[-1][1]:
-                    merged[-1] = (merged[-1][0], max(over, merged[-1][1]), merged[-1][2] + mine)
-                else:
-                    merged.append((start, over, mine))
-            still[key] = merged
+            merged = {bounds: list[Row]() for bounds in case.merged(bounds for bounds, _ in found)}
+            for (start, over), mine in found:
+                merged[next(b for b in merged if b[0] <= start and over <= b[1])] += mine
+            still[key] = list(merged.items())
         if epochs and fresh:
             newest = max(row["at"] for row in fresh) - delay
             mark = newest if mark is None else max(mark, newest)
     every = closed + [s for found in still.values() for s in found]
-    return [{**row, "window_start": start, "window_end": over} for start, over, mine in every for row in mine]
+    return [
+        {**row, "window_start": start, "window_end": over} for (start, over), mine in every for row in mine
+    ]
 
 
 def expected(case: Case, name: str, pairs: Sequence[Row]) -> list[Row]:

@@ -45,6 +45,8 @@ def _microseconds(duration: Duration) -> int:
             number = text[: -len(unit)].strip()
             if text.endswith(unit) and number.replace(".", "", 1).isdigit():
                 return round(float(number) * _UNITS[unit])
+        if text.startswith("-") and text[1:2] != "-" and is_duration(text):
+            raise InvalidError(f"a duration cannot be negative: {duration!r}", hint='for example "10s"')
         raise InvalidError(f"not a duration: {duration!r}", hint='write "10s", "250ms", "5m", "1h" or "2d"')
     counts = isinstance(duration, int | float) and not isinstance(duration, bool)
     if not counts or not math.isfinite(duration):

@@ -207,6 +207,10 @@ class WindowedStream:
 
     def _count(self, stream: Stream, windows: Counting) -> None:
         spec = self._spec
+        if spec.lateness_us:
+            raise InvalidError(
+                "rows that are counted are never late", hint="leave allowed_lateness out", step=stream.step
+            )
         if spec.trigger is not None and not spec.closes:
             raise InvalidError(
                 "windows of a number of rows close when they are full",
@@ -217,8 +221,6 @@ class WindowedStream:
             raise InvalidError(
                 "a timeout closes windows", hint="pass on_close=True to window()", step=stream.step
             )
-        if spec.lateness_us:
-            raise InvalidError("rows that are counted are never late", step=stream.step)
         self._watermark = None
         self._source = stream.step
         operator = CountWindows(self._key, windows.n, windows.step, spec.closes, windows.timeout_us)
@@ -362,7 +364,20 @@ class WindowedStream:
         >>> sorted(pond.read("numbered").column("number").to_pylist())
         [1, 2]
         """
-        return self._keyed(self._rows()).process(code, schema, **options)
+        rows = self._rows()
+        if self._follows_merges(rows):
+            raise InvalidError(
+                "process needs windows that take no row back",
+                detail="a row between two windows that merge moves their rows to another window",
+                hint='pass on_close=True or mode="discarding" to window(), or use apply()',
+                step=self._step,
+            )
+        return self._keyed(rows).process(code, schema, **options)
+
+    def _follows_merges(self, rows: str) -> bool:
+        """Are rows retracted because their windows merge, although the input is append-only?"""
+        shape = self._builder.shape
+        return shape(self._source).append_only and not shape(rows).append_only
 
     def join(
         self,
@@ -402,12 +417,11 @@ class WindowedStream:
                 "both sides of a join need the same key and the same windows",
                 detail=f"{self._spec.windows} by {self._key}, {other._spec.windows} by {other._key}",
             )
-        counts = isinstance(self._spec.windows, Counting)
-        closes = self._spec.closes and other._spec.closes and not counts and self._assigner.ends
-        if closes or (not counts and self._assigner.merges):
-            steps = self._windows_with(other)
-        else:
-            steps = self._rows(), other._rows()
+        aligned = isinstance(self._spec.windows, Counting) or not self._assigner.merges
+        closes = self._spec.closes and other._spec.closes and self._watermark is not None
+        # A row has no partner only when its window has closed for both sides.
+        waits = closes and kind in ("left", "right", "full", "anti") and self._assigner.ends
+        steps = self._windows_with(other) if waits or not aligned else (self._rows(), other._rows())
         left, right = (
             side._keyed_stream._stream_of(step) for side, step in zip((self, other), steps, strict=True)
         )
@@ -415,7 +429,7 @@ class WindowedStream:
         def join() -> Stream:
             return left.join(right, list(self._window_key), kind, where=where, suffix=suffix, id=id)
 
-        if not closes:
+        if not waits:
             return join()
         # All rows of a window come in one epoch, those of both sides.
         step = within_epoch(self._builder, self._window_key, lambda: join().step)

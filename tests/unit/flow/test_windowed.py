@@ -239,6 +239,16 @@ def test_times_at_the_ends_of_the_calendar_are_error_rows() -> None:
     [
         (lambda s: tumbling("0s"), "must be positive"),
         (lambda s: tumbling(-1), "must be positive"),
+        (lambda s: tumbling("-1s"), "cannot be negative"),
+        (lambda s: sliding("1m", "-5s"), "cannot be negative"),
+        (
+            lambda s: s.key_by("k").window(counting(3), on_close=True, allowed_lateness="1h"),
+            "counted are never late",
+        ),
+        (
+            lambda s: s.key_by("k").window(sessions("1m"), time="at").process(len, {"n": int}),
+            "process needs windows that take no row back",
+        ),
         (lambda s: calendar("decade"), "no calendar unit"),  # type: ignore[arg-type]
         (lambda s: calendar("day", "Europe/Berln"), "no time zone"),
         (lambda s: custom(None), "is no function"),  # type: ignore[arg-type]
@@ -324,6 +334,24 @@ def test_a_session_that_was_emitted_as_closed_never_changes() -> None:
     run.step(mark(60))
     got = sorted((r["k"], r["window_start"], r["n"]) for r in run.pond.read("v").to_pylist())
     assert got == [("a", at(1), 1), ("a", at(10.9), 1), ("b", at(11.5), 1)]
+
+
+def test_a_session_that_grows_and_closes_in_one_epoch_is_emitted_once() -> None:
+    """Its first row was held in the window that it had alone."""
+    run = Run()
+    windowed = run.stream.key_by("k").window(sessions("10s"), on_close=True)
+    windowed.aggregate(n="count(*)", most="max(n)").view("v")
+    windowed.top_n(1, "n desc").view("best")
+    windowed.apply(sql="SELECT count(*) AS c FROM input").view("applied")
+    windowed.process(lambda row: {"n": row.n}, {"n": int}).view("processed")
+    run.step([row("a", 9, 1)])
+    run.step([row("a", 5, 6)], mark(100))
+    (found,) = run.pond.read("v").to_pylist()
+    assert (found["window_start"], found["window_end"], found["n"], found["most"]) == (at(1), at(16), 2, 9)
+    assert [r["n"] for r in run.pond.read("best").to_pylist()] == [9]
+    assert [r["c"] for r in run.pond.read("applied").to_pylist()] == [2]
+    assert sorted(r["n"] for r in run.pond.read("processed").to_pylist()) == [5, 9]
+    assert not run.pond.errors().num_rows
 
 
 def test_a_percentile_of_completeness_fires_before_the_watermark() -> None:

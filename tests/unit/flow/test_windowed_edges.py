@@ -45,6 +45,28 @@ def test_a_window_closes_when_the_watermark_reaches_its_end(windows: Windows, en
     assert run.pond.read("expired").column("n").to_pylist() == [1]
 
 
+@pytest.mark.parametrize(
+    ("windows", "second"),
+    [(tumbling("10s"), 9.999999), (sliding("10s", "10s"), 9.999999), (sessions("4s"), 6)],
+)
+def test_a_row_is_late_when_its_window_has_just_ended(windows: Windows, second: float) -> None:
+    run = Run()
+    by_key = run.stream.key_by("k")
+    for name, options in (
+        ("closed", {"on_close": True}),
+        ("followed", {}),
+        ("kept", {"allowed_lateness": "1s"}),
+    ):
+        windowed = by_key.window(windows, **options)
+        windowed.aggregate(n="count(*)").view(name)
+        windowed.late().view(f"{name}_late")
+    late = lambda: [run.pond.read(f"{name}_late").num_rows for name in ("closed", "followed", "kept")]  # noqa: E731
+    for reached, counts in ((10, [1, 0, 0]), (10.000001, [2, 1, 0]), (11, [3, 2, 0]), (11.000001, [4, 3, 1])):
+        run.step(mark(reached))
+        run.step([row("a", 1, second)])
+        assert late() == counts, reached
+
+
 @pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
 def test_rows_that_never_fired_are_emitted_where_several_watermarks_bound_them(names: Any) -> None:
     pond = millpond.open("memory://", engine="inline", checks=True, parallelism=2)
