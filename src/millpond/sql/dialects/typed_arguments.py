@@ -21,11 +21,13 @@ from functools import cache
 from typing import Any
 
 from millpond.errors import InvalidError
+from millpond.sql.dialects.constant_groups import replace_constant_groups
 from millpond.sql.dialects.library import is_typed
 from millpond.sql.dialects.parse_tree import Tree, in_query, nodes
 from millpond.sql.text.duckdb_parser import parser
 
 _PREFIX = "__a"
+_SUMS = ("sum_of", "avg_of")
 _NOWHERE = {"query_location": (1 << 64) - 1, "query_location_length": 0}
 _STAR: Tree = {
     "class": "STAR",
@@ -49,6 +51,7 @@ def hoist_arguments(tree: Tree) -> bool:
             changed |= _with_outer_columns(node["subquery"]["node"])
         if node.get("type") != "SELECT_NODE":
             continue
+        changed |= replace_constant_groups(node)
         while _hoisted(node):
             changed = True
     return changed
@@ -109,12 +112,24 @@ def _with_outer_columns(select: Tree) -> bool:
 
 
 def _is_affected(node: Tree) -> bool:
-    """Is this the call of a function with typed overloads, with such an argument?"""
+    """Is this the call of a function with typed overloads, with such an argument?
+
+    A window function over such calls of aggregates is, too: their text would be copied again and again.
+    """
+    if node.get("class") == "WINDOW":
+        return any(map(_is_sum, in_query(node)))
     if node.get("class") != "FUNCTION" or is_aggregate(node):
         return False
     if not _is_typed_call(node):
         return False
     return any(_is_untyped(inner) for argument in node["arguments"] for inner in in_query(argument))
+
+
+def _is_sum(node: Tree) -> bool:
+    """Is this a sum or a mean of PostgreSQL over an aggregate?"""
+    if node.get("class") != "FUNCTION" or node["qualified_name"]["path"][-1] not in _SUMS:
+        return False
+    return len(node["qualified_name"]["path"]) > 1 and is_aggregate(node["arguments"][0]["expression"])
 
 
 def _expressions(select: Tree) -> Iterator[Tree]:

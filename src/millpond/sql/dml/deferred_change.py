@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -143,8 +144,9 @@ def dry_run(
         show_empty(scratch, catalog, [o for o in reads if o.name != found.name])
         listed = [] if verb == "delete" else [returned(found.columns)]
         listed += [] if verb == "insert" else [quoted(PLACE)]
-        if verb == "merge":
-            found, listed = with_action(found), [*listed, MERGE_ACTION]
+        if verb == "merge":  # over an empty table no row is matched, so all are inserted: values do not count
+            plain = [replace(c, declared=None) for c in found.columns]
+            found, listed = with_action(found), [returned(plain), *listed[1:], MERGE_ACTION]
         scratch.arrow(f"{sql} RETURNING {', '.join(listed)}", shown=sql)
         if returning is None:
             return []

@@ -8,6 +8,7 @@ from millpond.plan.objects import SqlObject
 from millpond.sql.binding.types import quoted
 from millpond.sql.dml.array_literals import with_arrays
 from millpond.sql.dml.assigned_numbers import refuse_given
+from millpond.sql.dml.assigned_values import with_declared
 from millpond.sql.dml.change_rows import answer
 from millpond.sql.dml.conflicts import check_given
 from millpond.sql.dml.deferred_change import (
@@ -63,6 +64,8 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
     if update is not None:
         hint = "write ON CONFLICT DO NOTHING"
         fragment.fail("no row of an APPEND ONLY table can be changed", update, hint)
+    if conflict:
+        fragment = with_declared(fragment, found)
     catalog = session.catalog
     rest = words.rest
     looks = not {"FROM", "TABLE", "JOIN"}.isdisjoint(rest.words)

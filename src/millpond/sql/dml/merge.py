@@ -18,6 +18,7 @@ from millpond.errors import InvalidError
 from millpond.plan.objects import SqlObject
 from millpond.sql.binding.catalog import Catalog
 from millpond.sql.binding.types import quoted
+from millpond.sql.dml.assigned_values import with_declared
 from millpond.sql.dml.deferred_change import (
     change_to_run,
     cut_returning,
@@ -67,6 +68,8 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
     fragment = _with_columns(fragment, found)
     parts = _parts(fragment, words.at, found.name)
     reads = _reads(catalog, fragment, parts, found)
+    fragment = with_declared(fragment, found)
+    parts = _parts(fragment, words.at, found.name)
     fragment, returning = cut_returning(fragment, parts.called)
     if returning is not None:
         returning[0] = action_as_column(returning[0])

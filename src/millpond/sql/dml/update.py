@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from millpond.plan.objects import SqlObject
+from millpond.sql.dml.assigned_values import with_declared
 from millpond.sql.dml.deferred_change import (
     change_to_run,
     cut_returning,
@@ -36,6 +37,7 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
     _refuse_assigned(fragment, words.at, found)
     catalog = session.catalog
     reads = [o for o in named(catalog, words.rest) if o.name != found.name]
+    fragment = with_declared(fragment, found)
     fragment, returning = cut_returning(fragment, alias or found.name)
     sql = fragment.sql
     names = dry_run(session, found, reads, "update", sql, returning)

@@ -23,6 +23,7 @@ from millpond.kernels.duck import connect, handed, stop_if_asked
 from millpond.kernels.expressions import storable_text
 from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.sql.binding.bind import as_user_error
+from millpond.sql.binding.declared_types import as_declared
 from millpond.sql.binding.now import macros, may_read_clock
 from millpond.sql.binding.types import CLOSED, UTC, quoted, restored, text_literal
 from millpond.sql.dialects.library import equip
@@ -423,6 +424,7 @@ def returned(columns: Sequence[SqlColumn]) -> str:
     parts = []
     for c in columns:
         value = quoted(c.name) if c.generated is None else f"CAST(({c.generated}) AS {c.type})"
+        value = as_declared(c, value)
         if restored(c.type):
             value = f"CAST({value} AS {storable_text(c.type.replace('INTERVAL', 'VARCHAR'))})"
         parts.append(f"{value} AS {quoted(c.stored_name)}")

@@ -15,6 +15,7 @@ from millpond.errors import InvalidError
 from millpond.plan.added_columns import may_lack, with_column
 from millpond.plan.nodes import Plan
 from millpond.plan.objects import SqlColumn, SqlObject
+from millpond.sql.binding.declared_types import declared_size, declared_type
 from millpond.sql.statements.altered_table import (
     column_of,
     columns_as_they_are,
@@ -39,14 +40,16 @@ _ANEW = "make a new table, and INSERT … SELECT"
 _EXACT_BITS = {"float": 16, "double": 32}  # the integers that a float has exactly
 
 
-def read_new_type(words: Words, called: str) -> str:
-    """The type behind TYPE; USING may only repeat the cast."""
+def read_new_type(words: Words, called: str) -> tuple[str, str | None]:
+    """The type behind TYPE, and what it asks of values; USING may only repeat the cast."""
     fragment = words.fragment
     using = (n for n in fragment.outside(words.at, types=True) if fragment.word(n) == "USING")
     end = next(using, len(fragment))
     if end == words.at:
         words.fail("a type should stand here")
-    kind = type_of(fragment.part(words.at, end))
+    said = fragment.part(words.at, end)
+    kind = type_of(said)
+    declared = declared_type(said.sql) if said.dialect == "postgres" else None
     words.at = end
     if words.take("USING"):
         at = words.at
@@ -57,18 +60,20 @@ def read_new_type(words: Words, called: str) -> str:
             words.fail(
                 "USING can only cast the column", "add a column and UPDATE it, or compute it in a view"
             )
-    return kind
+    return kind, declared
 
 
-def with_wider_column(plan: Plan, name: str, called: str, kind: str) -> Plan:
+def with_wider_column(plan: Plan, name: str, called: str, kind: str, declared: str | None = None) -> Plan:
     """The plan in which a column has another type; refused if values or readers would not fit."""
     found = table_of(plan, name)
     column = column_of(found, called)
     assert column is not None
     if column.type == kind:
-        return plan
+        return _with_declared(plan, found, column, declared)
     scan = found.scan or ""
-    wider = replace(column, type=kind, stored=unused_name(column.name, plan.shape(scan).schema.names))
+    wider = replace(
+        column, type=kind, declared=declared, stored=unused_name(column.name, plan.shape(scan).schema.names)
+    )
     _check(plan, found, column, wider)
     columns = tuple(wider if c is column else c for c in found.columns)
     check_expressions(columns)
@@ -84,6 +89,21 @@ def with_wider_column(plan: Plan, name: str, called: str, kind: str) -> Plan:
     older = CopyOf(column.stored_name, dict(source.source.fill).get(column.stored_name))
     plan = with_column(replace(plan, views=views), own, field, older)
     return with_columns(may_lack(plan, scan, column.stored_name), found, columns, found.key)
+
+
+def _with_declared(plan: Plan, found: SqlObject, column: SqlColumn, declared: str | None) -> Plan:
+    """The plan in which a column of the same type takes longer values, or any."""
+    if declared == column.declared:
+        return plan
+    old, new = declared_size(column.declared), declared_size(declared)
+    if declared is not None and (old is None or new is None or old > new):
+        raise InvalidError(
+            f"the type of column {column.name!r} of table {found.name!r} cannot be changed to {declared}",
+            detail="only a type that has every value of the old one is possible: rows are not rewritten",
+            hint=f"add a column of the new type and UPDATE it, or {_ANEW}",
+        )
+    columns = tuple(replace(c, declared=declared) if c is column else c for c in found.columns)
+    return with_columns(plan, found, columns, found.key)
 
 
 def _check(plan: Plan, found: SqlObject, column: SqlColumn, wider: SqlColumn) -> None:

@@ -118,8 +118,8 @@ def _alter_column(words: Words, name: str) -> Edit:
         default = readable_expression(words.rest.sql, words.fragment.dialect)
         return lambda plan: _set_default(plan, name, called, default)
     if words.take("TYPE") or words.take("SET", "DATA", "TYPE"):
-        kind = read_new_type(words, called)
-        return lambda plan: with_wider_column(plan, name, called, kind)
+        kind, declared = read_new_type(words, called)
+        return lambda plan: with_wider_column(plan, name, called, kind, declared)
     words.fail(
         "this change of a column is not supported",
         "TYPE, SET DEFAULT, DROP DEFAULT, SET NOT NULL and DROP NOT NULL are",

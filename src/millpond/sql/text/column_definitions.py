@@ -13,6 +13,7 @@ from millpond.flow.names import check_columns
 from millpond.kernels.expressions import storable_text
 from millpond.plan.objects import SqlColumn, SqlConstraint, SqlIdentity
 from millpond.sql.binding.bind import as_user_error
+from millpond.sql.binding.declared_types import declared_type
 from millpond.sql.binding.types import quoted, restored
 from millpond.sql.text.duckdb_parser import equipped_parser, parser
 from millpond.sql.text.duckdb_text import readable_expression
@@ -187,9 +188,11 @@ def read_column(words: Words, rules: list[SqlConstraint] | None = None) -> tuple
         words.fail(f"the type of column {name!r} is missing")
     serial = SERIALS.get(fragment.word(words.at)) if rules is not None and end == words.at + 1 else None
     if serial is not None:
-        kind, identity = serial, SqlIdentity(False, "")
+        kind, identity, declared = serial, SqlIdentity(False, ""), None
     else:
-        kind = type_of(fragment.part(words.at, end)) if end > words.at else _INSTANT
+        said = fragment.part(words.at, end)
+        kind = type_of(said) if said.tokens else _INSTANT
+        declared = declared_type(said.sql) if said.tokens and said.dialect == "postgres" else None
         if "UNION(" in kind:
             words.fail("a value of type UNION cannot be stored", "use a struct with a field for each type")
         identity = None
@@ -244,7 +247,8 @@ def read_column(words: Words, rules: list[SqlConstraint] | None = None) -> tuple
             words.fail("this is not supported in the definition of a column", hint)
     if identity is not None and (default is not None or generated is not None):
         fragment.fail(f"column {name!r} cannot have both a default and an identity")
-    return SqlColumn(name, kind, default, generated, required or identity is not None, None, identity), is_key
+    required = required or identity is not None
+    return SqlColumn(name, kind, default, generated, required, None, identity, declared), is_key
 
 
 def _ends_short(fragment: SqlFragment, at: int) -> bool:

@@ -1,5 +1,5 @@
 -- Casts: from text as PostgreSQL reads a value, to text as it writes one.
--- internal: text_of
+-- internal: text_of name fitted padded
 
 create macro __pg.int2
     (x varchar) as case when regexp_full_match(x, '\s*[+-]?\d+\s*') then cast(x as smallint) when x is not null then error('invalid input syntax for type smallint: "' || x || '"') end,
@@ -43,6 +43,13 @@ create macro __pg.text_of(x) as case
 end;
 
 create macro __pg.varchar(x, n) as left(__pg.text_of(x), n);
+
+create macro __pg.fitted(x, n) as case when length(__pg.text_of(x)) <= n then __pg.text_of(x)
+    when rtrim(substr(__pg.text_of(x), n + 1), ' ') = '' then left(__pg.text_of(x), n)
+    when x is not null then error('value too long for type character varying(' || n || ')') end;
+
+create macro __pg.padded(x, n) as case when length(rtrim(__pg.text_of(x), ' ')) <= n then rtrim(__pg.text_of(x), ' ')
+    when x is not null then error('value too long for type character(' || n || ')') end;
 
 create macro __pg.name(x) as left(__pg.text_of(x), 63);
 

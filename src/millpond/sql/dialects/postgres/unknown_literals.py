@@ -21,6 +21,7 @@ _WHOLE = re.compile(r"\s*[+-]?\d{1,18}\s*")
 _INTEGER = re.compile(r"\s*[+-]?\d+\s*")
 _NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*")
 _ARRAY = re.compile(r"\s*\{.*\}\s*", re.DOTALL)
+_DOCUMENT = re.compile(r'\s*[\["]')  # of JSON; those that begin with { may be arrays, too
 _TIME_OR_NUMBER = re.compile(r"\s*([-+.\d]|$|(now|today|infinity|epoch|nan)\b)", re.IGNORECASE)
 _ARITHMETIC = {
     "+": "added_to", "-": "number_beside",
@@ -56,6 +57,8 @@ def typed_literals(node: Tree) -> bool:
             made = called(_ARITHMETIC[name], one, *_number(text), beside)
         elif _ARRAY.fullmatch(text):
             made = called("array_beside", one, beside)
+        elif node.get("class") == "COMPARISON" and _DOCUMENT.match(text):
+            made = called("json_beside", one, beside)
         elif name not in _ARRAY_OPERATORS and _NUMBER.fullmatch(text) and not _WHOLE.fullmatch(text):
             made = called("number_beside", one, *_number(text), beside)
         if made is not None:

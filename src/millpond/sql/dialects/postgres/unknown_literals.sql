@@ -1,6 +1,6 @@
 -- Literals in quotes beside something with a type.  `t` is the literal, `m` a NULL of the numeric with its digits,
 -- `whole` whether it is an integer, and `o` what stands beside it: only its type is read.
--- internal: number_beside added_to factor_of array_beside
+-- internal: number_beside added_to factor_of array_beside json_beside
 
 create macro __pg.number_beside(t, m, whole, o) as case
     when typeof([o]) is null then null
@@ -17,4 +17,7 @@ create macro __pg.added_to(t, m, whole, o) as case when typeof([o]) is null then
 create macro __pg.factor_of(t, m, whole, o) as case when typeof([o]) is null then null
     else __pg.number_beside(t, m, whole, struct_extract(row(o, null::double), case when typeof(o) = 'INTERVAL' then 2 else 1 end)) end;
 create macro __pg.array_beside(t, o) as case when typeof([o]) is null then null else
-    cast_to_type(struct_extract(row(t, case when suffix(typeof(o), ']') then __pg.text_array_in(t) end), case when suffix(typeof(o), ']') then 2 else 1 end), o) end;
+    cast_to_type(struct_extract(row(t, case when suffix(typeof(o), ']') then __pg.text_array_in(t) end, case when typeof(o) = 'JSON' then __pg.jsonb_in(t) end),
+        case when suffix(typeof(o), ']') then 2 when typeof(o) = 'JSON' then 3 else 1 end), o) end;
+create macro __pg.json_beside(t, o) as case when typeof([o]) is null then null else
+    cast_to_type(struct_extract(row(t, case when typeof(o) = 'JSON' then __pg.jsonb_in(t) end), case when typeof(o) = 'JSON' then 2 else 1 end), o) end;

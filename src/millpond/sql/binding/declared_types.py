@@ -1,0 +1,55 @@
+"""Types that say more about a column than how its values are stored: `varchar(n)`, `char(n)` and `jsonb`.
+
+Law: what a statement writes into such a column is what PostgreSQL would write: a text that is too long is
+refused unless only spaces are cut, `char(n)` has no spaces at its end, and equal `jsonb` are equal texts.
+"""
+
+from __future__ import annotations
+
+import re
+
+from millpond.plan.objects import SqlColumn
+
+_TEXT = re.compile(
+    r"(?P<varchar>varchar|character\s+varying|char\s+varying)\s*\(\s*(?P<most>\d+)\s*\)"
+    r"|(?P<char>char|character|nchar|bpchar)\s*(?:\(\s*(?P<size>\d+)\s*\))?",
+    re.IGNORECASE,
+)
+
+
+def declared_type(text: str) -> str | None:
+    """What a type of PostgreSQL asks of the values of a column; None if nothing.
+
+    >>> [declared_type(t) for t in ("varchar(4)", "character varying(4)", "char", "bpchar", "jsonb", "text")]
+    ['varchar(4)', 'varchar(4)', 'char(1)', None, 'jsonb', None]
+    """
+    if text.strip().lower() == "jsonb":
+        return "jsonb"
+    found = _TEXT.fullmatch(text.strip())
+    if found is None:
+        return None
+    if found["varchar"]:
+        return f"varchar({int(found['most'])})"
+    if found["size"] is None and found["char"].lower() == "bpchar":
+        return None
+    return f"char({int(found['size'] or 1)})"
+
+
+def declared_size(declared: str | None) -> int | None:
+    """How many characters a declared type takes at most.
+
+    >>> declared_size("varchar(4)"), declared_size("jsonb"), declared_size(None)
+    (4, None, None)
+    """
+    size = (declared or "").rstrip(")").partition("(")[2]
+    return int(size) if size else None
+
+
+def as_declared(column: SqlColumn, value: str) -> str:
+    """The expression that gives what a column stores of a value."""
+    if column.declared is None:
+        return value
+    if column.declared == "jsonb":
+        return f"__pg.main.jsonb_in({value})"
+    kind, _, size = column.declared.rstrip(")").partition("(")
+    return f"__pg.main.{'fitted' if kind == 'varchar' else 'padded'}({value}, {size})"
