@@ -85,53 +85,50 @@ _OTHERS = {
     **dict.fromkeys(transaction_control.VERBS, Statement(transaction_control.run, controls=True)),
 }
 VERBS = ("CREATE", "DROP", "ALTER", "GRANT", "REVOKE", *(v for v in _OTHERS if v.isalpha()))
+# By first words; of two that fit, the longer one.  `_create` finds CREATE, which OR REPLACE may follow.
+_STATEMENTS: dict[tuple[str, ...], Statement] = {
+    **{(verb,): statement for verb, statement in _OTHERS.items()},
+    **{("DROP", *words): defining(1 + len(words), drop.run_for(kind)) for words, kind in _DROP.items()},
+    **{("DROP", kind): reading(2, access_control.drop, alone=True) for kind in access_control.KINDS},
+    ("DROP", "SAVEPOINT"): reading(2, create_savepoint.run_drop, alone=True),
+    ("DROP", "SECRET"): reading(2, create_secret.run_drop, alone=True),
+    ("DROP", "SCHEMA"): defining(2, schema.drop),
+    ("DROP", "TOKENS"): reading(2, access_control.drop_tokens, alone=True),
+    ("GRANT",): reading(1, access_control.grant, alone=True),
+    ("REVOKE",): reading(1, access_control.revoke, alone=True),
+    ("ALTER",): defining(1, alter.run),
+    **{("ALTER", kind): reading(2, access_control.alter, alone=True) for kind in access_control.KINDS},
+    ("ALTER", "SCHEMA"): defining(2, schema.alter),
+    ("SHOW", "CONNECTORS"): reading(2, show_connectors.run),
+    ("SHOW", "GRANTS"): reading(2, access_control.show),
+    ("SHOW", "SECRETS"): reading(2, create_secret.run_show),
+    ("SHOW", "JOBS"): reading(2, show_jobs.run, independent=True),
+}
+_WORDS_MAX = max(map(len, _STATEMENTS))
 
 
 def find(fragment: SqlFragment) -> Statement:
     """Return the kind of statement of a text."""
-    first = fragment.word(0)
-    if first == "CREATE":
+    if fragment.word(0) == "CREATE":
         return _create(fragment)
-    if first == "DROP":
-        if fragment.has(1, "SAVEPOINT"):
-            return reading(2, create_savepoint.run_drop, alone=True)
-        if fragment.has(1, "SECRET"):
-            return reading(2, create_secret.run_drop, alone=True)
-        if fragment.has(1, "SCHEMA"):
-            return defining(2, schema.drop)
-        if fragment.word(1) in access_control.KINDS:
-            return reading(2, access_control.drop, alone=True)
-        if fragment.has(1, "TOKENS"):
-            return reading(2, access_control.drop_tokens, alone=True)
-        for words, kind in _DROP.items():
-            if fragment.has(1, *words):
-                return defining(1 + len(words), drop.run_for(kind))
-        fragment.fail(
-            "DROP of what?", 1, f"one of {', '.join(' '.join(w) for w in _DROP)}, SAVEPOINT or SECRET"
-        )
-    if first in ("GRANT", "REVOKE"):
-        return reading(1, access_control.grant if first == "GRANT" else access_control.revoke, alone=True)
-    if first == "ALTER" and fragment.word(1) in access_control.KINDS:
-        return reading(2, access_control.alter, alone=True)
-    if first == "ALTER" and fragment.has(1, "SCHEMA"):
-        return defining(2, schema.alter)
-    if first == "ALTER":
-        return defining(1, alter.run)
-    if first == "SHOW" and session_variables.is_shown(fragment):
+    if fragment.word(0) == "SHOW" and session_variables.is_shown(fragment):
         return reading(1, session_variables.run_show, independent=True)
-    if fragment.has(0, "SHOW", "CONNECTORS"):
-        return reading(2, show_connectors.run)
-    if fragment.has(0, "SHOW", "GRANTS"):
-        return reading(2, access_control.show)
-    if fragment.has(0, "SHOW", "SECRETS"):
-        return reading(2, create_secret.run_show)
-    if fragment.has(0, "SHOW", "JOBS"):
-        return reading(2, show_jobs.run, independent=True)
     if create_table_as.is_select_into(fragment):
         return Statement(create_table_as.run_select_into, outside_lock=True, alone=True)
-    known = _OTHERS.get(first)
-    if known is not None:
-        return known
+    words = fragment.words[:_WORDS_MAX]
+    for length in range(len(words), 0, -1):
+        known = _STATEMENTS.get(words[:length])
+        if known is not None:
+            return known
+    return _unknown(fragment)
+
+
+def _unknown(fragment: SqlFragment) -> Statement:
+    """Refuse a text that begins like no statement."""
+    first = fragment.word(0)
+    if first == "DROP":
+        kinds = ", ".join(" ".join(words) for words in _DROP)
+        fragment.fail("DROP of what?", 1, f"one of {kinds}, SAVEPOINT or SECRET")
     if first in OTHER_VERBS:
         fragment.fail(f"{first} is not supported", 0, OTHER_VERBS[first])
     try:

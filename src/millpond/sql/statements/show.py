@@ -7,6 +7,7 @@ SHOW COLUMNS FROM name     SHOW SCHEMAS     SHOW CREATE [kind] name
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -70,62 +71,63 @@ def run(session: SqlSession, words: Words) -> Result:
     only_kept = words.take("MATERIALIZED")
     what = words.fragment.word(words.at)
     words.at += 1
-    if what == "CREATE":
-        words.take("MATERIALIZED", "VIEW") or words.take("VIEW") or words.take("TABLE") or words.take("SINK")
-        _ = len(words.rest) > 1 and words.take("INDEX")
-        _ = len(words.rest) > 1 and words.take("FUNCTION")
-        found = session.catalog.get(words.name())
-        words.end()
-        said = [found.said or f"{found.kind} of the flow API", *found.options.get("altered", ())]
-        said += comment_statements(found)
-        return texts(
-            ["definition"], [[masked_options(as_written(";\n".join(said), session.catalog.schemas))]]
-        )
-    if what == "COLUMNS":
-        words.need("FROM")
-        found = session.catalog.get(words.name())
-        words.end()
-        return described(list(found.columns), found.key)
-    within, pattern = _limits(words, what) if what in (*_KINDS, "SCHEMAS") else (None, None)
+    if what in _DEFINITIONS:
+        return _DEFINITIONS[what](session, words)
+    if what in _KINDS:
+        return _objects(session, words, what, only_kept)
     words.end()
-    if what == "SCHEMAS":
-        names = sorted({PUBLIC, "information_schema", "pg_catalog", *session.catalog.schemas})
-        return texts(["name"], [[name] for name in names if _like(name, pattern)])
-    if what == "EPOCHS":
-        return _epochs(session)
-    if what in ("WATERMARKS", "LAG"):
-        table = session.host.watermarks() if what == "WATERMARKS" else session.host.source_lag()
-        return Result.of_rows(table.column_names, [_SQL_TYPES[f.type] for f in table.schema], table)
-    if what in ("SHEDDING", "SCALING"):
-        if what == "SCALING":
-            session.require_epoch()
-        table = session.host.shedding() if what == "SHEDDING" else session.host.scaling()
-        return Result.of_rows(table.column_names, [_SQL_TYPES[f.type] for f in table.schema], table)
-    if what == "SAVEPOINTS":
-        savepoints = session.host.savepoints() if session.has_epoch() else {}
-        rows = [[n, str(e)] for n, e in sorted(savepoints.items())]
-        return texts(["name", "epoch"], rows)
-    if what not in _KINDS:
-        names = [
-            *_KINDS,
-            "COLUMNS",
-            "SCHEMAS",
-            "EPOCHS",
-            "SAVEPOINTS",
-            "WATERMARKS",
-            "LAG",
-            "SHEDDING",
-            "SCALING",
-            "CONNECTORS",
-            "SECRETS",
-            "JOBS",
-            "CREATE",
-        ]
-        words.at -= 1
-        words.fail("SHOW what?", closest_name(what or "?", names) or f"one of {', '.join(names)}")
+    if what in _FACTS:
+        return _FACTS[what](session)
+    names = [*_KINDS, *_DEFINITIONS, *_FACTS, "CONNECTORS", "SECRETS", "JOBS"]
+    words.at -= 1
+    words.fail("SHOW what?", closest_name(what or "?", names) or f"one of {', '.join(names)}")
+    raise AssertionError
+
+
+def _definition(session: SqlSession, words: Words) -> Result:
+    words.take("MATERIALIZED", "VIEW") or words.take("VIEW") or words.take("TABLE") or words.take("SINK")
+    _ = len(words.rest) > 1 and words.take("INDEX")
+    _ = len(words.rest) > 1 and words.take("FUNCTION")
+    found = session.catalog.get(words.name())
+    words.end()
+    said = [found.said or f"{found.kind} of the flow API", *found.options.get("altered", ())]
+    said += comment_statements(found)
+    return texts(["definition"], [[masked_options(as_written(";\n".join(said), session.catalog.schemas))]])
+
+
+def _columns(session: SqlSession, words: Words) -> Result:
+    words.need("FROM")
+    found = session.catalog.get(words.name())
+    words.end()
+    return described(list(found.columns), found.key)
+
+
+def _schemas(session: SqlSession, words: Words) -> Result:
+    _, pattern = _limits(words, "SCHEMAS")
+    names = sorted({PUBLIC, "information_schema", "pg_catalog", *session.catalog.schemas})
+    return texts(["name"], [[name] for name in names if _like(name, pattern)])
+
+
+def _objects(session: SqlSession, words: Words, what: str, only_kept: bool) -> Result:
+    """List the objects of some kinds."""
+    within, pattern = _limits(words, what)
+    kinds = ("materialized view",) if only_kept else _KINDS[what]
+    schemas = session.catalog.schemas
+    known = session.catalog.objects if what == "FUNCTIONS" else all_objects_with_uses(session.plan)
+    found = [
+        o
+        for o in known.values()
+        if o.kind in kinds
+        and (what != "TABLES" or SEQUENCE_OF not in o.options)
+        and _is_within(session, o, within)
+        and _like(without_schema(o.name, schemas), pattern)
+    ]
     if what == "FUNCTIONS":
-        return described_functions([o for o in session.catalog.objects.values() if o.kind == "function"])
-    found_all = all_objects_with_uses(session.plan)
+        return described_functions(found)
+    if what == "SINKS":
+        return _sinks(session, found)
+    if what == "LATE":
+        return _late(session, found)
     head = session.host.find_head()
     stopped = {} if head is None else head.stopped_sinks
     listed = [
@@ -134,22 +136,15 @@ def run(session: SqlSession, words: Words) -> Result:
             f"{stopped[o.name]} sink" if o.kind == "sink" and o.name in stopped else o.kind,
             ", ".join(f"{c.name} {c.type}" for c in o.columns),
         ]
-        for o in found_all.values()
-        if o.kind in (("materialized view",) if only_kept else _KINDS[what])
-        and (what != "TABLES" or SEQUENCE_OF not in o.options)
-        and _is_within(session, o, within)
-        and _like(without_schema(o.name, session.catalog.schemas), pattern)
+        for o in found
     ]
-    if what == "SINKS":
-        return _sinks(session)
-    if what == "LATE":
-        return _late(session, [o for o in found_all.values() if o.kind in _KINDS[what]])
     return texts(["name", "kind", "columns"], sorted(listed))
 
 
-def _sinks(session: SqlSession) -> Result:
-    """List the sinks with what they promise and how far they are."""
-    found = sorted(session.host.sinks(), key=lambda sink: sink.name)
+def _sinks(session: SqlSession, objects: list[SqlObject]) -> Result:
+    """List sinks with what they promise and how far they are."""
+    names = {o.name for o in objects}
+    found = sorted((s for s in session.host.sinks() if s.name in names), key=lambda sink: sink.name)
     rows = {
         "name": [s.name for s in found],
         "kind": [f"{s.state} sink" if s.state in ("detached", "paused") else "sink" for s in found],
@@ -186,7 +181,9 @@ def _limits(words: Words, what: str) -> tuple[str | None, str | None]:
         if words.take("FROM")
         else None
     )
-    return within, words.text() if words.take("LIKE") else None
+    pattern = words.text() if words.take("LIKE") else None
+    words.end()
+    return within, pattern
 
 
 def _like(name: str, pattern: str | None) -> bool:
@@ -221,3 +218,46 @@ def _epochs(session: SqlSession) -> Result:
     ]
     types = ["BIGINT", "VARCHAR", "TIMESTAMP", "BIGINT", "DOUBLE", "VARCHAR"]
     return Result.of_rows(_EPOCHS.names, types, pa.Table.from_pylist(rows, schema=_EPOCHS))
+
+
+def _savepoints(session: SqlSession) -> Result:
+    savepoints = session.host.savepoints() if session.has_epoch() else {}
+    return texts(["name", "epoch"], [[name, str(epoch)] for name, epoch in sorted(savepoints.items())])
+
+
+def _watermarks(session: SqlSession) -> Result:
+    return _typed(session.host.watermarks())
+
+
+def _lag(session: SqlSession) -> Result:
+    return _typed(session.host.source_lag())
+
+
+def _shedding(session: SqlSession) -> Result:
+    return _typed(session.host.shedding())
+
+
+def _scaling(session: SqlSession) -> Result:
+    session.require_epoch()
+    return _typed(session.host.scaling())
+
+
+def _typed(table: pa.Table) -> Result:
+    return Result.of_rows(table.column_names, [_SQL_TYPES[f.type] for f in table.schema], table)
+
+
+# What words may follow.
+_DEFINITIONS: dict[str, Callable[[SqlSession, Words], Result]] = {
+    "CREATE": _definition,
+    "COLUMNS": _columns,
+    "SCHEMAS": _schemas,
+}
+# What stands alone.
+_FACTS: dict[str, Callable[[SqlSession], Result]] = {
+    "EPOCHS": _epochs,
+    "SAVEPOINTS": _savepoints,
+    "WATERMARKS": _watermarks,
+    "LAG": _lag,
+    "SHEDDING": _shedding,
+    "SCALING": _scaling,
+}
