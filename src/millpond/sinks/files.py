@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -35,7 +36,8 @@ FileFormat = Literal["parquet", "json", "csv"]
 POND, SINK, EPOCH = b"millpond.pond", b"millpond.sink", b"millpond.epoch"  # in the metadata of Parquet files
 RECORDS = "_millpond"  # the folder of records; readers of folders ignore names that begin with _
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-_SEGMENT_MAX = 200  # characters of a folder name
+_SEGMENT_MAX = 200  # bytes of a folder name
+_ESCAPED = re.compile(r"[\x00-,/:-@\[-^`{-}\x7f-\x9f]|\s")  # of ASCII, all but letters, digits, and - . _ ~
 _WRITERS = 4  # files of one delivery that are written at the same time
 
 
@@ -142,8 +144,12 @@ class FilesWriter:
         for values, rows in _groups(delivery.rows, self._sink.partition_by):
             pairs = zip(self._sink.partition_by, values, strict=True)
             folders = [f"{quote(name, safe='')}={_folder(value)}" for name, value in pairs]
-            if max(map(len, folders)) > _SEGMENT_MAX:
+            reason = ""
+            if max(len(folder.encode()) for folder in folders) > _SEGMENT_MAX:
                 reason = f"a value of {', '.join(self._sink.partition_by)} is too long for a folder"
+            elif NO_VALUE in values:
+                reason = f"{NO_VALUE!r} stands for NULL in names of folders"
+            if reason:
                 refused += [RefusedRow(row_text(row), reason) for row in rows.to_pylist()]
                 continue
             kept = rows.drop_columns(list(self._sink.partition_by))
@@ -169,9 +175,9 @@ def _record(store: Store, name: str) -> Any:
 def _groups(rows: pa.Table, names: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
     """The rows of each combination of values, in the order in which the combinations come first."""
     columns = [rows.column(name).to_pylist() for name in names]
-    places: dict[tuple[str, ...], list[int]] = {}
+    places: dict[tuple[tuple[str, bool], ...], list[int]] = {}
     for place, values in enumerate(zip(*columns, strict=True)):
-        places.setdefault(tuple(_folder(v) for v in values), []).append(place)
+        places.setdefault(tuple((_folder(v), v == NO_VALUE) for v in values), []).append(place)
     for some in places.values():
         yield tuple(column[some[0]] for column in columns), rows.take(pa.array(some, pa.int64()))
 
@@ -181,9 +187,11 @@ def _folder(value: Any) -> str:
 
     >>> _folder("a/b c"), _folder(None), _folder(7), _folder("")
     ('a%2Fb%20c', '__HIVE_DEFAULT_PARTITION__', '7', '__HIVE_DEFAULT_PARTITION__')
+    >>> _folder("Zürich")
+    'Zürich'
     """
     text = "" if value is None else value if isinstance(value, str) else json_text(value).strip('"')
-    return quote(text, safe="") or NO_VALUE
+    return _ESCAPED.sub(lambda found: quote(found[0], safe=""), text) or NO_VALUE
 
 
 def _encoded(rows: pa.Table, kind: FileFormat, metadata: dict[bytes, bytes]) -> bytes:

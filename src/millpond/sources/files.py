@@ -40,6 +40,7 @@ from millpond.flow.schemas import schema_of
 from millpond.masking import masked
 from millpond.operators.source_traits import KeepsHistory, ReadsEncoded, RereadsColumns, StoredWithSchema
 from millpond.plan.backfill import FROM_NOW
+from millpond.secret_references import check_references, resolved_address
 from millpond.sources import schema_fit, text_format
 from millpond.sources.avro_format import AvroFormat
 from millpond.sources.file_format import BadFileError, FileFacts, FileFormat, FileRange
@@ -128,6 +129,7 @@ class FileSource(KeepsHistory, ReadsEncoded, RereadsColumns, StoredWithSchema):
         if self.pattern is not None:
             need_text("pattern", self.pattern, '"*.parquet", for example')
         path = os.fspath(self.path)
+        check_references(path)
         if "://" not in path and Path(path).expanduser().is_file():
             folder, name = os.path.split(path)
             raise InvalidError(
@@ -288,7 +290,7 @@ class FileSource(KeepsHistory, ReadsEncoded, RereadsColumns, StoredWithSchema):
 
     @property
     def _folder(self) -> Folder:
-        return open_folder(str(self.path))
+        return open_folder(resolved_address(str(self.path)))
 
     @property
     def _format(self) -> FileFormat:

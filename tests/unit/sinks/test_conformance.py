@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import duckdb
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -190,6 +191,23 @@ class BrokenTarget:
 def test_finds_what_is_broken(how: str, check: str, tmp_path: Path) -> None:
     with pytest.raises(AssertionError):
         run_check(check, BrokenTarget(tmp_path, how))
+
+
+def test_values_in_names_of_folders_are_read_by_others(tmp_path: Path) -> None:
+    """Spark leaves letters outside of ASCII as they are, and reads bytes in hexadecimal as single letters."""
+    values = ["ä/ö", "日本", "a=b", "100%", "%2F", "..", "x:y", "q\"'", "tab\t", "back\\", " ", "\x7f", None]
+    target = FolderTarget(tmp_path, "parquet", ("s",))
+    driver = SinkDriver(target, "append")
+    schema = Feed("append").delta({}).schema
+    rows = [{"k": n, "s": value, "n": 1, "_w": 1} for n, value in enumerate(values)]
+    refused = {"k": 99, "s": "__HIVE_DEFAULT_PARTITION__", "n": 1, "_w": 1}
+    (reason,) = driver.give(EpochDelta(1, pa.Table.from_pylist([*rows, refused], schema=schema)))
+    assert "stands for NULL" in reason.reason
+    found = duckdb.sql(
+        f"SELECT k, s FROM read_parquet('{target.folder}/*/*.parquet', hive_partitioning = true) ORDER BY k"
+    ).fetchall()
+    assert found == [(n, value) for n, value in enumerate(values)]
+    assert {path.name for path in target.folder.glob("s=*本")} == {"s=日本"}
 
 
 def test_a_value_that_is_too_long_for_a_folder_is_refused(tmp_path: Path) -> None:

@@ -905,3 +905,19 @@ def test_endings_of_compressed_files_in_capitals(tmp_path: Path) -> None:
     source = FileSource(str(tmp_path), "json", pa.schema([("k", pa.int64())]))
     (split,) = source.poll(None, None, 100).splits
     assert [rows.to_pylist() for rows in source.read(split, ["k"])] == [[{"k": 1}]]
+
+
+def test_an_address_may_refer_to_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, "a.parquet", [1])
+    monkeypatch.setenv("PLACE", tmp_path.name)
+    address = f"file://{tmp_path.parent}/${{env:PLACE}}"
+    pond = tmp_path.parent / "pond"
+    with millpond.open(pond, engine="inline", durable=False) as one:
+        one.stream("s", FileSource(address)).view("v")
+        one.drain()
+        assert one.read("v").num_rows == 1
+    stored = b"".join(p.read_bytes() for p in pond.rglob("*") if p.is_file())
+    assert b"${env:PLACE}" in stored
+    assert tmp_path.name.encode() not in stored
+    with pytest.raises(InvalidError, match="no secret is found"):
+        FileSource("s3://key:${vault:x}@bucket/folder", schema=pa.schema([("k", pa.int64())]))

@@ -27,7 +27,9 @@ Data: TypeAlias = Chunk | Sequence[Chunk]
 Names: TypeAlias = list[str]  # `Store.list` hides the builtin inside the classes
 Span: TypeAlias = tuple[int, int]  # bytes of a file: the first, and the one after the last
 
-_SEGMENT = re.compile(r"[A-Za-z0-9_=+@:,~%-][A-Za-z0-9._=+@:,~%-]{0,254}")
+# Sinks write folders whose names have letters outside of ASCII; the names of a pond's own files have none.
+_SEGMENT = re.compile(r"(?!\.)(?:[A-Za-z0-9._=+@:,~%-]|[^\x00-\x9f\s\ud800-\udfff])+")
+_SEGMENT_MAX = 255  # bytes
 _NAME_MAX = 900  # object stores allow 1024 bytes, including the prefix of the pond
 CACHE_BYTES = 10 * 1024**3
 
@@ -151,11 +153,14 @@ def check_name(name: str) -> str:
     >>> check_name("runs/1/7-0-3-a1b2")
     'runs/1/7-0-3-a1b2'
     """
-    if len(name) > _NAME_MAX or not all(_SEGMENT.fullmatch(part) for part in name.split("/")):
+    parts = name.split("/")
+    sizes = [len(part.encode("utf-8", "surrogatepass")) for part in parts]
+    too_long = max(sizes) > _SEGMENT_MAX or sum(sizes) + len(parts) - 1 > _NAME_MAX
+    if too_long or not all(_SEGMENT.fullmatch(part) for part in parts):
         raise InvalidError(
             "this cannot be a name in a store",
             detail=f"got {name[:120]!r}",
-            hint="use segments of A-Z a-z 0-9 . _ = + @ : , ~ % - parted by '/', none starting with '.'",
+            hint="use letters, digits and . _ = + @ : , ~ % - between slashes, and no '.' in front",
         )
     return name
 

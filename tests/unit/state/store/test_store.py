@@ -121,7 +121,22 @@ def lists_are_sorted_names_below_a_folder(store: Store) -> None:
 
 
 def any_allowed_character_survives(store: Store) -> None:
-    names = sorted(["n/A.z_0", "n/a=b", "n/a+b", "n/a@b", "n/a:b", "n/a,b", "n/a~b", "n/a%2Fb", "n/-"])
+    names = sorted(
+        [
+            "n/A.z_0",
+            "n/a=b",
+            "n/a+b",
+            "n/a@b",
+            "n/a:b",
+            "n/a,b",
+            "n/a~b",
+            "n/a%2Fb",
+            "n/-",
+            "n/ä",
+            "n/日本",
+            "n/𝄞",
+        ]
+    )
     for name in names:
         assert store.put_new(name, name.encode()) is Put.WON
     assert store.list("n") == names
@@ -130,7 +145,24 @@ def any_allowed_character_survives(store: Store) -> None:
 
 def bad_names_are_refused(store: Store) -> None:
     long = "x" * 256
-    for name in ["", "/a", "a/", "a//b", "..", "a/../b", "./a", ".tmp/x", "a b", "a\\b", "a\0", "é", long]:
+    for name in [
+        "",
+        "/a",
+        "a/",
+        "a//b",
+        "..",
+        "a/../b",
+        "./a",
+        ".tmp/x",
+        "a b",
+        "a\\b",
+        "a\0",
+        "\u2028",
+        "\ud800",
+        "\x85",
+        "é" * 128,
+        long,
+    ]:
         for call in (store.get, store.map, store.size, store.delete, lambda n: store.put_new(n, b"")):
             with pytest.raises(InvalidError):
                 call(name)
