@@ -42,7 +42,7 @@ VALUES: list[tuple[str, Any]] = [
     ("timestamptz '2024-01-02 03:04:05+02'", datetime.datetime(2024, 1, 2, 1, 4, 5, tzinfo=UTC)),
     ("timestamp_ns '2024-01-02 03:04:05.5'", datetime.datetime(2024, 1, 2, 3, 4, 5, 500000)),
     ("time '10:20:30.5'", datetime.time(10, 20, 30, 500000)),
-    ("interval '1 day 00:00:05.5'", datetime.timedelta(days=1, seconds=5.5)),
+    ("interval '1 month 1 day 00:00:05.5'", "1 months 1 days 5500000 microseconds"),
     ("'00000000-0000-0000-0000-000000000005'::uuid", uuid.UUID(int=5)),
     ("[1, NULL, 3]", [1, None, 3]),
     ("[]::int[]", []),
@@ -68,7 +68,8 @@ def decoded(data: bytes, oid: int, form: int) -> list[Any]:
         fields = Fields(data[at + 5 : at + 1 + size])
         assert fields.count() == 1
         length = fields.int32()
-        found.append(value_of(None if length == -1 else fields.take(length), oid, form))
+        value = value_of(None if length == -1 else fields.take(length), oid, form)
+        found.append(value.object if isinstance(value, duckdb.Value) else value)
         fields.end()
         at += 1 + size
     return found

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
+import duckdb
+
 from millpond.server.pgwire import messages as m
 from millpond.server.pgwire.copy_out import SIGNATURE
 from millpond.server.pgwire.error_reports import PgError
@@ -109,6 +111,8 @@ def _as_text(value: Any) -> str | None:
         return "true" if value else "false"
     if isinstance(value, bytes):
         return "\\x" + value.hex()
+    if isinstance(value, duckdb.Value):
+        value = value.object
     if isinstance(value, list):
         return "[" + ", ".join("NULL" if v is None else _element(v) for v in value) + "]"
     return str(value)

@@ -7,12 +7,14 @@ the column that it is compared with, inserted into or assigned to, or that it is
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from millpond.sql.pg_catalog.known_arrays import with_known_arrays
+from millpond.sql.pg_catalog.pg_types import unqualified
 
 ColumnTypes = Callable[[str, str], str | None]  # (table or "", column) -> its logical type
 _COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod,
@@ -54,8 +56,12 @@ def logical_type(kind: exp.DataType) -> str:
     'INTEGER'
     >>> logical_type(exp.DataType.build("timestamptz(3)[]", "postgres"))
     'TIMESTAMP WITH TIME ZONE[]'
+    >>> logical_type(sqlglot.parse_one("$1::pg_catalog.int4", read="postgres").to)
+    'INTEGER'
     """
     text = str(kind.sql("duckdb"))
+    if (own := unqualified(text)) != text:
+        text = str(exp.DataType.build(own, "postgres", udt=True).sql("duckdb"))
     base, dimensions = text.rstrip("[]"), "[]" if text.endswith("]") else ""  # int[][] is int[]
     plain = base.partition("(")[0].strip().upper()
     if plain == "DECIMAL" and base.upper() != plain:
@@ -81,9 +87,12 @@ def _of(node: exp.Expr, tree: exp.Expr, column_type: ColumnTypes) -> str | None:
         return None if kind is None else f"{kind}[]"
     if isinstance(parent, _COMPARED):
         other = _other(parent, inner)
-        return None if other is None else _type(other, column_type)
+        kind = None if other is None else _type(other, column_type)
+        added = isinstance(parent, exp.Add) and kind is not None and kind.startswith("TIMESTAMP")
+        return "INTERVAL" if added else kind
     if isinstance(parent, exp.Between | exp.In):
-        return _type(parent.this, column_type) if parent.this is not inner else None
+        others = [e for e in (parent.this, *_choices(parent)) if e is not None and e is not inner]
+        return next((k for e in others if (k := _type(e, column_type)) is not None), None)
     if (
         isinstance(parent, exp.Tuple)
         and isinstance(parent.parent, exp.Values)
@@ -92,10 +101,66 @@ def _of(node: exp.Expr, tree: exp.Expr, column_type: ColumnTypes) -> str | None:
         return _inserted(tree, parent.expressions.index(inner), column_type)
     if isinstance(parent, exp.Select) and isinstance(tree, exp.Insert) and parent is tree.expression:
         return _inserted(tree, parent.expressions.index(inner), column_type)
-    if isinstance(parent, exp.Coalesce):
+    if isinstance(parent, exp.Coalesce | exp.Greatest | exp.Least):
         others = [e for e in (parent.this, *parent.expressions) if e is not inner]
         return next((k for e in others if (k := _type(e, column_type)) is not None), None)
+    if isinstance(parent, exp.And | exp.Or | exp.Not | exp.Where | exp.Having):
+        return "BOOLEAN"
+    if isinstance(parent, exp.Nullif):
+        return _type(parent.expression if parent.this is inner else parent.this, column_type)
+    if isinstance(parent, exp.If | exp.Case):
+        return _of_case(parent, inner, column_type)
+    if isinstance(parent, exp.Func):
+        return _argument(parent, inner)
     return None
+
+
+def _choices(parent: exp.Expr) -> list[Any]:
+    """What BETWEEN and IN compare with."""
+    if isinstance(parent, exp.Between):
+        return [parent.args.get("low"), parent.args.get("high")]
+    return list(parent.expressions)
+
+
+_ARGUMENTS: dict[str, tuple[str, ...]] = {  # the types of arguments, by the name of the function
+    "pg_sleep": ("DOUBLE",), "pg_cancel_backend": ("INTEGER",), "pg_terminate_backend": ("INTEGER", "BIGINT"),
+    "generate_series": ("BIGINT", "BIGINT", "BIGINT"), "left": ("VARCHAR", "INTEGER"),
+    "right": ("VARCHAR", "INTEGER"), "repeat": ("VARCHAR", "INTEGER"),
+    "lpad": ("VARCHAR", "INTEGER", "VARCHAR"),
+    "rpad": ("VARCHAR", "INTEGER", "VARCHAR"), "split_part": ("VARCHAR", "VARCHAR", "INTEGER"),
+    "substring": ("VARCHAR", "INTEGER", "INTEGER"), "chr": ("INTEGER",), "sqrt": ("DOUBLE",),
+    "power": ("DOUBLE", "DOUBLE"), "to_timestamp": ("DOUBLE",), "make_date": ("INTEGER",) * 3,
+}  # fmt: skip
+
+
+_CALLED = {"pow": "power", "unix_to_time": "to_timestamp", "exploding_generate_series": "generate_series"}
+
+
+def _argument(call: exp.Func, inner: exp.Expr) -> str | None:
+    """The type that a function gives to one of its arguments."""
+    name = str(call.name if isinstance(call, exp.Anonymous) else call.sql_name()).lower()
+    if isinstance(call, exp.Pad):
+        name = "lpad" if call.args.get("is_left") else "rpad"
+    types = _ARGUMENTS.get(_CALLED.get(name, name), ())
+    given = [call.expressions] if isinstance(call, exp.Anonymous) else call.args.values()
+    arguments = [one for value in given for one in (value if isinstance(value, list) else [value])]
+    place = next((n for n, one in enumerate(arguments) if one is inner), len(types))
+    return types[place] if place < len(types) else None
+
+
+def _of_case(parent: exp.If | exp.Case, inner: exp.Expr, column_type: ColumnTypes) -> str | None:
+    """A result of CASE has the type of another one; a value that it compares, that of the operand."""
+    case = parent if isinstance(parent, exp.Case) else parent.parent
+    if not isinstance(case, exp.Case):
+        return None
+    branches = list(case.args.get("ifs") or ())
+    if isinstance(parent, exp.If) and parent.this is inner:
+        return "BOOLEAN" if case.this is None else _type(case.this, column_type)
+    results = [*(branch.args.get("true") for branch in branches), case.args.get("default")]
+    if case.this is inner:
+        results = [branch.this for branch in branches]
+    kinds = (_type(one, column_type) for one in results if one is not None and one is not inner)
+    return next((kind for kind in kinds if kind is not None), None)
 
 
 def _other(parent: exp.Expr | None, inner: exp.Expr) -> exp.Expr | None:
@@ -114,6 +179,12 @@ def _type(node: exp.Expr, column_type: ColumnTypes) -> str | None:
         return logical_type(node.to)
     if isinstance(node, exp.Literal):
         return "VARCHAR" if node.is_string else "BIGINT" if str(node.this).isdecimal() else "DOUBLE"
+    if isinstance(node, exp.Any):
+        kind = _type(node.this, column_type)
+        return kind.removesuffix("[]") if kind is not None and kind.endswith("[]") else None
+    if isinstance(node, exp.Array) and node.expressions:
+        kind = _type(node.expressions[0], column_type)
+        return None if kind is None else f"{kind}[]"
     if isinstance(node, exp.Count):
         return "BIGINT"
     if isinstance(node, exp.Lower | exp.Upper | exp.DPipe | exp.Concat | exp.Substring | exp.Trim):

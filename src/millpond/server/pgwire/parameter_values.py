@@ -10,18 +10,18 @@ import json
 import re
 import struct
 import uuid
-import zoneinfo
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+import duckdb
+
 from millpond.errors import InvalidError
-from millpond.server.pgwire.binary_format import EPOCH_US
+from millpond.server.pgwire import temporal_values as temporal
 from millpond.server.pgwire.messages import Fields, ProtocolError
 from millpond.sql.binding.types import UTC
 from millpond.sql.pg_catalog import pg_types as pg
 
-_DAY_ZERO = datetime.date(2000, 1, 1)
 _ZERO = datetime.datetime(2000, 1, 1)
 
 
@@ -41,7 +41,8 @@ def value_of(data: bytes | None, oid: int, form: int, zone: str = UTC) -> Any:
     found = element or pg.BY_OID.get(oid) or pg.TEXT
     try:
         if element is not None:
-            return _binary_array(data) if form else array_of(_text(data), element, zone)
+            items = _binary_array(data) if form else array_of(_text(data), element, zone)
+            return _typed_array(items, element)
         return _from_binary(data, found) if form else from_text(_text(data), found, zone)
     except InvalidError:
         raise
@@ -50,6 +51,18 @@ def value_of(data: bytes | None, oid: int, form: int, zone: str = UTC) -> Any:
         raise InvalidValueError(
             f"invalid input for type {found.name}: {shown}", detail=str(error) or type(error).__name__
         ) from None
+
+
+def _typed_array(items: list[Any], element: pg.PgType) -> Any:
+    """The items as they are, or as one value if an item is a text with a type."""
+    if not any(isinstance(item, duckdb.Value) for item in items):
+        return items
+    shown = [item.object if isinstance(item, duckdb.Value) else _said(item) for item in items]
+    return duckdb.Value(shown, duckdb.sqltype(f"{element.sql}[]"))
+
+
+def _said(item: Any) -> str | None:
+    return None if item is None else item.isoformat(" ") if hasattr(item, "hour") else str(item)
 
 
 def _text(data: bytes) -> str:
@@ -64,7 +77,7 @@ def _text(data: bytes) -> str:
 
 def from_text(text: str, kind: pg.PgType, zone: str = UTC) -> Any:
     if kind == pg.TIMESTAMPTZ:
-        return _moment_in_zone(text, zone)
+        return temporal.timestamptz(text, zone)
     read = _READ.get(kind)
     return text if read is None else read(text)
 
@@ -106,58 +119,6 @@ def _number(text: str) -> Any:
         raise ValueError("not a number") from None
 
 
-def _moment(text: str) -> datetime.datetime:
-    found = datetime.datetime.fromisoformat(_iso(text))
-    return found.replace(tzinfo=None)
-
-
-def _moment_in_zone(text: str, zone: str) -> datetime.datetime:
-    found = datetime.datetime.fromisoformat(_iso(text))
-    if found.tzinfo is not None or zone == UTC:
-        return found.replace(tzinfo=found.tzinfo or datetime.UTC).astimezone(datetime.UTC)
-    return _instant(found, zoneinfo.ZoneInfo(zone))
-
-
-def _instant(local: datetime.datetime, zone: datetime.tzinfo) -> datetime.datetime:
-    """The instant of a local time: the later one of two, and a skipped one by the offset before.
-
-    >>> berlin = zoneinfo.ZoneInfo("Europe/Berlin")
-    >>> [_instant(datetime.datetime(2024, *at), berlin).hour for at in ((10, 27, 2, 30), (3, 31, 2, 30))]
-    [1, 1]
-    """
-    early, late = (local.replace(tzinfo=zone, fold=fold) for fold in (0, 1))
-    before, after = early.utcoffset(), late.utcoffset()
-    assert before is not None and after is not None
-    return (early if after > before else late).astimezone(datetime.UTC)
-
-
-def _iso(text: str) -> str:
-    """`2024-01-01 10:00:00.5 +02` as Python reads it."""
-    text = re.sub(r"\s+(?=[+-]\d\d)", "", text.strip())
-    return re.sub(r"([+-]\d\d)(\d\d)$", r"\1:\2", text) if re.search(r":\d\d.*[+-]\d{4}$", text) else text
-
-
-_UNITS = {
-    "year": 365 * 86400, "mon": 30 * 86400, "month": 30 * 86400, "week": 7 * 86400, "day": 86400,
-    "hour": 3600, "minute": 60, "min": 60, "second": 1, "sec": 1,
-}  # fmt: skip
-
-
-def _interval(text: str) -> datetime.timedelta:
-    rest, total = text.strip().lower(), datetime.timedelta()
-    for count, unit in re.findall(
-        r"([+-]?\d+(?:\.\d+)?)\s*(year|month|mon|week|day|hour|minute|min|second|sec)s?\b", rest
-    ):
-        total += datetime.timedelta(seconds=float(count) * _UNITS[unit])
-    clock = re.search(r"([+-]?)(\d+):(\d\d)(?::(\d\d(?:\.\d+)?))?\s*$", rest)
-    if clock is not None:
-        more = datetime.timedelta(hours=int(clock[2]), minutes=int(clock[3]), seconds=float(clock[4] or 0))
-        total += -more if clock[1] == "-" else more
-    elif not re.search(r"\d\s*[a-z]", rest) and rest not in ("0",):
-        raise ValueError("not an interval")
-    return total
-
-
 _READ: dict[pg.PgType, Callable[[str], Any]] = {
     pg.BOOL: _bool,
     pg.BYTEA: _bytea,
@@ -168,10 +129,10 @@ _READ: dict[pg.PgType, Callable[[str], Any]] = {
     pg.FLOAT4: float,
     pg.FLOAT8: float,
     pg.NUMERIC: _number,
-    pg.DATE: lambda text: datetime.date.fromisoformat(text.strip()),
+    pg.DATE: temporal.date,
     pg.TIME: lambda text: datetime.time.fromisoformat(text.strip()),
-    pg.TIMESTAMP: _moment,
-    pg.INTERVAL: _interval,
+    pg.TIMESTAMP: temporal.timestamp,
+    pg.INTERVAL: temporal.interval,
     pg.UUID: lambda text: uuid.UUID(text.strip()),
 }
 
@@ -189,6 +150,7 @@ def array_of(text: str, element: pg.PgType, zone: str = UTC) -> list[Any]:
 
 
 DEPTH_MAX = 6
+_GROUPS_MAX = 400  # of a binary numeric: far beyond what any type here holds
 
 
 def _array(text: str, at: int, element: pg.PgType, depth: int, zone: str) -> tuple[list[Any], int]:
@@ -247,18 +209,14 @@ def _from_binary(data: bytes, kind: pg.PgType) -> Any:
         case pg.BYTEA:
             return data
         case pg.DATE:
-            return _DAY_ZERO + datetime.timedelta(days=int.from_bytes(data, "big", signed=True))
+            return temporal.binary_date(data)
         case pg.TIME | pg.TIMETZ:
             us = int.from_bytes(data[:8], "big", signed=True)
             return (_ZERO + datetime.timedelta(microseconds=us)).time()
-        case pg.TIMESTAMP:
-            return _ZERO + datetime.timedelta(microseconds=int.from_bytes(data, "big", signed=True))
-        case pg.TIMESTAMPTZ:
-            us = int.from_bytes(data, "big", signed=True) + EPOCH_US
-            return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=us)
+        case pg.TIMESTAMP | pg.TIMESTAMPTZ:
+            return temporal.binary_timestamp(data, kind.sql)
         case pg.INTERVAL:
-            us, days, months = struct.unpack("!qii", data)
-            return datetime.timedelta(days=days + 30 * months, microseconds=us)
+            return temporal.binary_interval(data)
         case pg.UUID:
             return uuid.UUID(bytes=data)
         case pg.NUMERIC:
@@ -286,13 +244,14 @@ def _numeric(fields: Fields) -> Any:
     fields.end()
     if sign not in (0, 0x4000) or any(not 0 <= g < 10_000 for g in groups):
         raise ValueError("a digit or the sign is wrong")
+    if max(count, abs(weight), abs(scale)) > _GROUPS_MAX:
+        raise ValueError("a numeric has at most 38 digits")
     number = 0
     for group in groups:
         number = number * 10_000 + group
-    found = Decimal(number).scaleb(4 * (weight - len(groups) + 1))
-    quantum = Decimal(1).scaleb(-scale)
-    found = found.quantize(quantum) if abs(found) < Decimal(10) ** (27 - scale) else found
-    return -found if sign else found
+    exponent = 4 * (weight - count + 1) + scale  # of the number, in units of its last digit
+    number = number * 10**exponent if exponent >= 0 else number // 10**-exponent
+    return Decimal((int(sign != 0), tuple(map(int, str(number))), -scale))  # exact, whatever the context
 
 
 def _binary_array(data: bytes) -> list[Any]:

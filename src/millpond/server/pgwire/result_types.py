@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from millpond.server.pgwire.error_reports import PgError
 from millpond.server.pgwire.outcome import Outcome
-from millpond.sql.pg_catalog.pg_types import column_type
+from millpond.sql.pg_catalog.pg_types import NUMERIC, column_type
 from millpond.sql.text.duckdb_parser import parser
 
 
@@ -16,9 +16,8 @@ def as_described(made: Outcome, promised: Sequence[tuple[str, str]]) -> Outcome:
     if len(promised) != len(made.columns):
         raise PgError("0A000", "cached plan must not change result type", hint="prepare the statement again")
     kinds = [kind for _, kind in promised]
-    if made.types == kinds or all(
-        column_type(a) == column_type(b) for a, b in zip(made.types, kinds, strict=True)
-    ):
+    kinds = [own if _same(own, kind) else kind for own, kind in zip(made.types, kinds, strict=True)]
+    if made.types == kinds:
         return made
     table = made.table
     if table is not None:
@@ -32,4 +31,11 @@ def as_described(made: Outcome, promised: Sequence[tuple[str, str]]) -> Outcome:
             table = con.sql(f"select {listed} from made").to_arrow_table()
         finally:
             con.close()
-    return Outcome(made.tag, list(promised), table, made.stream, made.notices, made.reports)
+    columns = [(name, kind) for (name, _), kind in zip(promised, kinds, strict=True)]
+    return Outcome(made.tag, columns, table, made.stream, made.notices, made.reports)
+
+
+def _same(own: str, promised: str) -> bool:
+    """Are both shown as the same type?  A numeric keeps its own scale, which goes with each value."""
+    one, other = column_type(own), column_type(promised)
+    return one == other or (one.type is other.type is NUMERIC and not one.is_array and not other.is_array)

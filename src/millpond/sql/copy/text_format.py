@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,40 @@ def text_column(values: pa.Array, kind: str, shown: ColumnType) -> pa.Array:
     """The text of each value as bytes; NULL stays NULL."""
     if shown.is_array:
         return _array(values, kind, shown)
-    text = pc.cast(_text(values, kind, shown), _PLAIN)
-    if shown.type in (pg.TIMESTAMP, pg.TIMESTAMPTZ, pg.DATE) and (found := infinities(values)) is not None:
-        after, before = found
-        text = pc.if_else(after, pa.scalar(b"infinity", _PLAIN), text)
-        return pc.if_else(before, pa.scalar(b"-infinity", _PLAIN), text)
-    return text
+    return pc.cast(_scalars(values, kind, shown), _PLAIN)
+
+
+def _scalars(values: pa.Array, kind: str, shown: ColumnType) -> pa.Array:
+    text = pc.cast(_text(values, kind, shown), pa.string())
+    if shown.type not in (pg.TIMESTAMP, pg.TIMESTAMPTZ, pg.DATE) or not len(values):
+        return text
+    if _begins_before_christ(values):
+        text = pa.array([None if v is None else _year_bc(v) for v in text.to_pylist()], pa.string())
+    found = infinities(values)
+    if found is None:
+        return text
+    return pc.if_else(found[0], "infinity", pc.if_else(found[1], "-infinity", text))
+
+
+_DAY_ONE = -719_162  # 0001-01-01
+_TICKS = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
+
+
+def _begins_before_christ(values: pa.Array) -> bool:
+    per_day = 1 if pa.types.is_date32(values.type) else 86_400 * _TICKS[values.type.unit]
+    first = pc.min(values.view(pa.int32() if per_day == 1 else pa.int64())).as_py()
+    return first is not None and first < _DAY_ONE * per_day
+
+
+def _year_bc(text: str) -> str:
+    """
+    >>> _year_bc("-0043-03-15"), _year_bc("0000-01-01 10:00:00"), _year_bc("0001-01-01")
+    ('0044-03-15 BC', '0001-01-01 10:00:00 BC', '0001-01-01')
+    """
+    if not re.match(r"-\d|0000-", text):
+        return text
+    year, rest = re.split(r"(?<=\d)-", text, maxsplit=1)
+    return f"{1 - int(year):04}-{rest} BC"
 
 
 def infinities(values: pa.Array) -> tuple[pa.Array, pa.Array] | None:
@@ -147,20 +176,24 @@ def interval_text(value: Any) -> str | None:
 
     >>> interval_text((14, 3, 3_723_500_000_000))
     '1 year 2 mons 3 days 01:02:03.5'
+    >>> interval_text((-1, 1, 1_000))
+    '-1 mons +1 day 00:00:00.000001'
     """
     if value is None:
         return None
     if isinstance(value, str):
         return value.replace("month", "mon")
     months, days, nanoseconds = value
-    parts = []
+    parts: list[str] = []
     years, months = _cut(months, 12)
+    plus = ""  # behind a negative part, a positive one has its sign
     for count, unit in ((years, "year"), (months, "mon"), (days, "day")):
         if count:
-            parts.append(f"{count} {unit}{'' if count == 1 else 's'}")
+            parts.append(f"{plus if count > 0 else ''}{count} {unit}{'' if count == 1 else 's'}")
+            plus = "+" if count < 0 else ""
     us = nanoseconds // 1000 if nanoseconds >= 0 else -(-nanoseconds // 1000)
     if us or not parts:
-        sign, us = ("-", -us) if us < 0 else ("", us)
+        sign, us = ("-", -us) if us < 0 else (plus, us)
         hours, us = divmod(us, 3_600_000_000)
         minutes, us = divmod(us, 60_000_000)
         seconds, us = divmod(us, 1_000_000)
@@ -202,7 +235,7 @@ _SPECIAL = r'[{}",\\\s]'
 def _array(values: pa.Array, kind: str, shown: ColumnType) -> pa.Array:
     """Lists as `{a,"b c",NULL}`."""
     offsets, inner, valid = flattened(values)
-    text = pc.cast(_text(inner, kind[: kind.rindex("[")], ColumnType(shown.type)), pa.string())
+    text = _scalars(inner, kind[: kind.rindex("[")], ColumnType(shown.type))
     special = pc.or_(
         pc.match_substring_regex(text, _SPECIAL),
         pc.or_(pc.equal(text, ""), pc.equal(pc.utf8_upper(text), "NULL")),

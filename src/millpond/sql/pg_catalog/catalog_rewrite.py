@@ -20,6 +20,7 @@ from millpond.errors import InvalidError
 from millpond.sql.pg_catalog.catalog_database import SCHEMAS, relations
 from millpond.sql.pg_catalog.catalog_functions import FUNCTIONS, OF_CONNECTION
 from millpond.sql.pg_catalog.known_arrays import with_known_arrays
+from millpond.sql.pg_catalog.pg_types import unqualified
 
 _REG = {"regclass", "regtype", "regnamespace", "regrole"}
 _AS_TEXT = {"name", '"char"', "char", "regproc", "regprocedure", "regoper", "regoperator", "unknown",
@@ -257,9 +258,7 @@ def _table(node: exp.Table) -> Any:
 
 
 def _type(node: exp.Cast) -> str:
-    return (
-        str(node.to.sql("postgres")).lower().removeprefix("pg_catalog.").removeprefix("information_schema.")
-    )
+    return unqualified(str(node.to.sql("postgres"))).lower()
 
 
 def _cast(node: exp.Cast) -> Any:
@@ -287,7 +286,7 @@ def _cast(node: exp.Cast) -> Any:
         return exp.cast(node.this.copy(), "varchar")
     if kind == "cardinal_number":
         return exp.cast(node.this.copy(), "integer")
-    if isinstance(node.to.args.get("kind"), exp.Dot):  # pg_catalog.text and its like
+    if kind != str(node.to.sql("postgres")).lower():  # pg_catalog.text and its like
         return exp.cast(node.this.copy(), kind, dialect="postgres")
     return node
 

@@ -106,6 +106,22 @@ def column_type(kind: str) -> ColumnType:
     return ColumnType(TEXT)
 
 
+_QUALIFIED = re.compile(r'"?(?:pg_catalog|information_schema)"?\.(?:"(\w+)"|(\w+))', re.I)
+
+
+def unqualified(kind: str) -> str:
+    """The name of a type without the schema of PostgreSQL's own types.
+
+    >>> unqualified('"pg_catalog"."text"'), unqualified("pg_catalog.int4[]"), unqualified('pg_catalog."char"')
+    ('text', 'int4[]', '"char"')
+    """
+    found = _QUALIFIED.match(kind)
+    if found is None:
+        return kind
+    name = '"char"' if found[1] == "char" else found[1] or found[2]
+    return name + kind[found.end() :]
+
+
 def sql_type(oid: int) -> str | None:
     """The logical type of a parameter that a client declared; None if it did not.
 

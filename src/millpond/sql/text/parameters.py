@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import duckdb
 from sqlglot import Token, TokenType
 
 from millpond.errors import InvalidError
@@ -154,6 +155,8 @@ def literal_of(value: Any) -> str:
             return f"CAST('{value}' AS UUID)"
         case Mapping():
             return "{" + ", ".join(f"{text_literal(str(k))}: {literal_of(v)}" for k, v in value.items()) + "}"
+        case duckdb.Value():
+            return f"CAST({literal_of(value.object)} AS {value.type})"
         case list() | tuple():
             return "[" + ", ".join(literal_of(v) for v in value) + "]"
     raise InvalidError(

@@ -83,8 +83,6 @@ def rewrite_cast(node: Tree, sql: bytes) -> bool:
     """Replace a cast by a call of the macro that reads or writes the value as PostgreSQL does."""
     kind, child = node["type_expr"], node["child"]
     path = kind.get("qualified_name", {}).get("path") or [""]
-    if child.get("class") == "PARAMETER":  # the type of the value is known, and a key is looked up by it
-        return False
     if node["try_cast"] or (len(path) > 1 and path[0].lower() not in _OWN):
         return False
     name = str(path[-1]).lower()
@@ -95,6 +93,8 @@ def rewrite_cast(node: Tree, sql: bytes) -> bool:
         return True
     if to is None:
         return False
+    if child.get("class") == "PARAMETER" and (to != "numeric" or sized):
+        return False  # the type of the value is known, and a key is looked up by it
     if to == "text_of" and (sized or name == "varchar"):
         return _sized(node, sql, sized)
     if to == "numeric" and sized:
