@@ -66,10 +66,12 @@ class AvroFormat:
             if fast is not None:
                 yield fast.select(list(columns))
                 return
-        yield from _records(file, data, schema, columns)
+        yield from _records(file, data, text, schema, columns)
 
 
-def _records(file: Found, data: bytes, schema: pa.Schema, columns: Sequence[str]) -> Iterator[pa.Table]:
+def _records(
+    file: Found, data: bytes, text: str, schema: pa.Schema, columns: Sequence[str]
+) -> Iterator[pa.Table]:
     """The rows of a file, record by record."""
     records = _reader(data)
     done = 0
@@ -81,8 +83,13 @@ def _records(file: Found, data: bytes, schema: pa.Schema, columns: Sequence[str]
                 batch.append(record)
         except Exception as error:  # of many kinds
             failed = error
-        table, _, bad = table_of([r if isinstance(r, dict) else {} for r in batch], schema)
+        rows = {n: record for n, record in enumerate(batch) if isinstance(record, dict)}
+        fit, unfit = avro_messages.column_values(rows, schema, text)
+        numbers = sorted(fit)
+        table, _, wrong = table_of([fit[n] for n in numbers], schema)
         yield table.select(list(columns))
+        others = {n: "it is no record" for n in range(len(batch)) if n not in rows}
+        bad = sorted({**others, **unfit, **{numbers[n]: reason for n, reason in wrong}}.items())
         if bad:
             shown = [json.dumps(batch[n], default=str, ensure_ascii=False) for n, _ in bad]
             yield bad_rows(shown, [f"{file.path}, record {done + n}: {reason}" for n, reason in bad])

@@ -11,7 +11,8 @@ from __future__ import annotations
 import io
 import json
 import random
-from collections.abc import Sequence
+import uuid
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from struct import Struct
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.errors import InvalidError
+from millpond.sources.message_values import Form, avro_forms, exact_time
 from millpond.sources.python_values import table_of
 from millpond.sources.schema_fit import misfit
 from millpond.sources.schema_registry import UnknownSchemaError, schema_by_id, split_message
@@ -79,10 +81,38 @@ def decoded(
         if fast is not None:
             return fast, list(range(len(datums))), []
     rows, bad = read_each(text, datums)
+    fit, unfit = column_values(rows, schema, text)
+    bad |= unfit
     numbers = [n for n in range(len(datums)) if n not in bad]
-    table, good, wrong = table_of([rows[n] for n in numbers], schema)
+    table, good, wrong = table_of([fit[n] for n in numbers], schema)
     bad.update({numbers[n]: reason for n, reason in wrong})
     return table, [numbers[n] for n in good], sorted(bad.items())
+
+
+def column_values(
+    rows: Mapping[int, Any], schema: pa.Schema, text: str
+) -> tuple[dict[int, Any], dict[int, str]]:
+    """Records as rows of the declared columns, by number, and why others do not fit."""
+    forms = avro_forms(text, "")
+    found: dict[int, Any] = {}
+    bad: dict[int, str] = {}
+    for number, row in rows.items():
+        try:
+            found[number] = {
+                f.name: _column_value(row.get(f.name), f, forms.get(f.name, Form())) for f in schema
+            }
+        except (ValueError, TypeError, ArithmeticError) as error:
+            bad[number] = str(error)
+    return found, bad
+
+
+def _column_value(value: Any, field: pa.Field, form: Form) -> Any:
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    try:
+        return exact_time(value, field.type, form)
+    except (ValueError, TypeError, ArithmeticError) as error:
+        raise ValueError(f"column {field.name!r}: {value!r} is not {field.type}: {error}") from error
 
 
 def read_each(text: str, datums: Sequence[bytes]) -> tuple[dict[int, Any], dict[int, str]]:
@@ -183,9 +213,9 @@ def is_flat(text: str) -> bool:
 def _is_plain(kind: Any, depth: int) -> bool:
     if isinstance(kind, list):
         others = [k for k in kind if k != "null"]
-        return (
-            len(kind) == 2 and len(others) == 1 and not _is_union(others[0]) and _is_plain(others[0], depth)
-        )
+        if len(kind) != 2 or len(others) != 1 or _is_union(others[0]) or _may_be_null_enum(kind):
+            return False
+        return _is_plain(others[0], depth)
     if isinstance(kind, str):
         return kind in _PRIMITIVE
     inner = kind.get("type")
@@ -194,6 +224,11 @@ def _is_plain(kind: Any, depth: int) -> bool:
     if depth and inner == "array":
         return _is_plain(kind["items"], 0)
     return bool(depth and inner == "enum")
+
+
+def _may_be_null_enum(kind: list[Any]) -> bool:
+    """An enum that may be null, which Polars does not read."""
+    return any(isinstance(k, dict) and k.get("type") == "enum" for k in kind)
 
 
 def _is_union(kind: Any) -> bool:

@@ -14,6 +14,7 @@ import datetime
 import decimal
 import json
 import re
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -34,6 +35,7 @@ _UNITS = {
     **{"Timestamp": 10**6, "MicroTimestamp": 1000, "NanoTimestamp": 1},
     **{"Time": 10**6, "MicroTime": 1000, "NanoTime": 1},
 }
+_TIMES = frozenset([*_UNITS, "Date"])
 _FRACTION = re.compile(r"\.(\d{6})(\d+)")
 _PLACEHOLDER = "__debezium_unavailable_value"  # of a large value that the update did not touch
 _PLACEHOLDER_BYTES = _PLACEHOLDER.encode()
@@ -118,6 +120,8 @@ def typed(value: Any, kind: pa.DataType, form: Form, unnamed: Unnamed) -> Any:
         return base64.b64decode(value, validate=True)
     if t.is_string(kind) and isinstance(value, dict | list):
         return json.dumps(value)
+    if t.is_string(kind) and isinstance(value, uuid.UUID):
+        return str(value)
     if t.is_list(kind) and isinstance(value, list):
         return [typed(one, kind.value_type, form.items or Form(), unnamed) for one in value]
     if t.is_struct(kind) and isinstance(value, dict):
@@ -125,6 +129,24 @@ def typed(value: Any, kind: pa.DataType, form: Form, unnamed: Unnamed) -> Any:
     if t.is_map(kind) and isinstance(value, dict):
         return [(name, typed(one, kind.item_type, Form(), unnamed)) for name, one in value.items()]
     return value
+
+
+def exact_time(value: Any, kind: pa.DataType, form: Form) -> Any:
+    """A time, as a number in the unit of its column if need be; other values, and texts, as they are.
+
+    >>> exact_time(1000, pa.timestamp("us"), Form("io.debezium.time.Timestamp"))
+    1000000
+    """
+    t = pa.types
+    if (
+        value is None
+        or isinstance(value, str)
+        or not (t.is_date(kind) or t.is_timestamp(kind) or t.is_time(kind))
+    ):
+        return value
+    if isinstance(value, int) and form.kind not in _TIMES:
+        raise TypeError("it is a whole number whose unit is not known")
+    return typed(value, kind, form, Unnamed())
 
 
 def _whole(value: Any) -> int:
@@ -280,6 +302,8 @@ def _avro_form(kind: Any) -> Form:
     named = [k for k in _kinds(kind) if isinstance(k, dict) and "connect.name" in k]
     name = str(named[0]["connect.name"]) if named else ""
     scale = (named[0].get("connect.parameters") or {}).get("scale") if named else None
+    if any(k.get("logicalType", "").endswith("timestamp-nanos") for k in _kinds(kind) if isinstance(k, dict)):
+        name = name or "NanoTimestamp"
     array = _of_kind(kind, "array")
     items = None if array is None else _avro_form(array["items"])
     return Form(name, None if scale is None else int(scale), items)

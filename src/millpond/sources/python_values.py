@@ -15,6 +15,8 @@ def table_of(
 ) -> tuple[pa.Table, list[int], list[tuple[int, str]]]:
     """The rows that fit, their numbers, and the others with the reason; a field that is missing is NULL.
 
+    Times may be whole numbers in the unit of their column.
+
     >>> table, good, bad = table_of([{"k": 1}, {"k": "x"}, {}], pa.schema([("k", pa.int64())]))
     >>> table.column("k").to_pylist(), good, [number for number, _ in bad]
     ([1, None], [0, 2], [1])

@@ -179,3 +179,61 @@ def test_schemas_may_alternate_and_nest(registry: Registry) -> None:
 def test_a_registry_that_does_not_answer() -> None:
     with pytest.raises(UnavailableError, match="the schema registry does not answer"):
         AvroMessages(SCHEMA, "http://127.0.0.1:1").decode([struct.pack(">BI", 0, 1)])
+
+
+def one(
+    registry: Registry, kind: Any, value: Any, column: pa.DataType
+) -> tuple[list[Any], list[tuple[int, str]]]:
+    """A field of one message as a column, and the reasons of error rows."""
+    record = {"type": "record", "name": "R", "fields": [{"name": "a", "type": kind}]}
+    message = registry.message(registry.add(record), {"a": value})
+    good, bad = AvroMessages(pa.schema([("a", column)]), registry.url).decode([message])
+    return [item for table in good for item in table.column("a").cast(column)], bad
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_times_are_exact_or_refused(nested: bool, registry: Registry) -> None:
+    """`nested`: records are decoded one by one."""
+    at = datetime.datetime(2024, 1, 1, 2, 3, 4, 567_891, tzinfo=UTC)
+    us, ms, ns = pa.timestamp("us"), pa.timestamp("ms"), pa.timestamp("ns")
+
+    def kind(said: Any) -> Any:
+        return [said, "null", "string"] if nested else said  # a union of three
+
+    micros = kind({"type": "long", "logicalType": "timestamp-micros"})
+    ((found,), bad) = one(registry, micros, at, us)
+    assert (found.as_py(), bad) == (at.replace(tzinfo=None), [])
+    assert one(registry, micros, at, ms)[0] == []  # it has microseconds
+    ((found,), bad) = one(registry, micros, at.replace(microsecond=567_000), ms)
+    assert (found.value % 1000, bad) == (567, [])
+    nanos = kind({"type": "long", "logicalType": "timestamp-nanos"})
+    value = 1_704_074_584_567_891_234
+    ((found,), bad) = one(registry, nanos, value, ns)
+    assert (found.value, bad) == (value, [])
+    ((found,), bad) = one(registry, nanos, value - 234, us)
+    assert (found.value, bad) == (value // 1000, [])
+    assert one(registry, nanos, value, us)[0] == []
+    debezium = kind({"type": "long", "connect.name": "io.debezium.time.Timestamp"})
+    ((found,), bad) = one(registry, debezium, 1_704_074_584_567, us)
+    assert (found.value, bad) == (1_704_074_584_567_000, [])
+    for column in (us, pa.date32(), pa.time64("us")):
+        found, ((_, reason),) = one(registry, kind("long"), 1_704_074_584_567, column)
+        assert found == [] and "unit is not known" in reason
+
+
+def test_identifiers_are_text(registry: Registry) -> None:
+    text = "00000000-0000-0000-0000-000000000005"
+    for kind in (
+        {"type": "string", "logicalType": "uuid"},
+        ["null", {"type": "string", "logicalType": "uuid"}],
+    ):
+        (found,), bad = one(registry, kind, text, pa.string())
+        assert (found.as_py(), bad) == (text, [])
+
+
+def test_an_enum_that_may_be_null_is_read_without_a_panic(
+    registry: Registry, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kind = ["null", {"type": "enum", "name": "E", "symbols": ["X", "Y"]}]
+    assert [one(registry, kind, value, pa.string())[0][0].as_py() for value in ("Y", None)] == ["Y", None]
+    assert "panicked" not in capfd.readouterr().err
