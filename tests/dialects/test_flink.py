@@ -139,6 +139,11 @@ REFUSED = {
     f"CREATE TABLE x (a INT) WITH ({KAFKA})": "'scan.startup.mode'",
     f"CREATE TABLE x (a INT) WITH ({KAFKA}, 'scan.startup.mode' = 'group-offsets')": "cannot be 'group-offsets'",
     f"CREATE TABLE x (a INT) WITH ({KAFKA}, 'scan.startup.mode' = 'latest-offset', 'z' = '1')": "option 'z'",
+    f"CREATE TABLE x (a INT) WITH ({KAFKA}, 'scan.startup.mode' = 'timestamp')": "needs another option",
+    f"CREATE TABLE x (a INT) WITH ({KAFKA}, 'scan.startup.mode' = 'specific-offsets', "
+    "'scan.startup.specific-offsets' = '42')": "cannot be '42'",
+    "CREATE TABLE x (a INT) WITH ('connector' = 'kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'b:9092', "
+    "'scan.startup.mode' = 'latest-offset', 'format' = 'avro')": "cannot be 'avro'",
     f"CREATE TABLE x (a INT, o BIGINT METADATA FROM 'offset') WITH ({KAFKA})": "METADATA FROM 'offset'",
     "CREATE TABLE x (a INT) WITH ('connector' = 'filesystem', 'path' = 'p', 'format' = 'json')": "monitor-interval",
     "CREATE TABLE x (a MULTISET<INT>)": "MULTISET<INT>",
@@ -154,7 +159,23 @@ def test_refused_by_name(pond: Pond, sql: str, named: str) -> None:
     assert found.value.hint
 
 
+_TOPIC = "'connector' = 'kafka', 'properties.bootstrap.servers' = 'b:9092', 'scan.startup.mode' = "
+_SOURCE = """CREATE SOURCE "x" ("a" INTEGER) WITH (connector = 'kafka', brokers = 'b:9092', """
 STATEMENTS = {
+    f"CREATE TABLE x (a INT) WITH ({_TOPIC} 'timestamp', 'scan.startup.timestamp-millis' = '1700000000123', "
+    "'topic' = 't', 'value.format' = 'csv', 'value.csv.field-delimiter' = ';')": _SOURCE
+    + "start = '2023-11-14 22:13:20.123000', topic = 't', format = 'csv', delimiter = ';')",
+    f"CREATE TABLE x (a INT) WITH ({_TOPIC} 'specific-offsets', 'topic' = 't', 'format' = 'avro-confluent', "
+    "'scan.startup.specific-offsets' = 'partition:0,offset:42;partition:1,offset:300', 'avro-confluent.url' = 'http://r')": (
+        _SOURCE + "topic = 't', format = 'avro', start = 'offset:0=42,1=300', schema.registry = 'http://r')"
+    ),
+    f"CREATE TABLE x (a INT) WITH ({_TOPIC} 'latest-offset', 'topic' = 'a.b;c', 'format' = 'json')": _SOURCE
+    + "start = 'latest', topic.pattern = 'a\\.b|c', format = 'json')",
+    f"CREATE TABLE x (a INT PRIMARY KEY NOT ENFORCED) WITH ({_TOPIC} 'earliest-offset', 'topic' = 't', "
+    "'value.format' = 'debezium-json', 'value.debezium-json.schema-include' = 'true')": (
+        """CREATE TABLE "x" ("a" INTEGER, PRIMARY KEY ("a")) WITH (connector = 'kafka', brokers = 'b:9092', """
+        "start = 'earliest', topic = 't') FORMAT DEBEZIUM ENCODE JSON"
+    ),
     f"CREATE TABLE x (a INT, kafka_offset BIGINT METADATA FROM 'offset' VIRTUAL) "
     f"WITH ({KAFKA}, 'scan.startup.mode' = 'earliest-offset')": """CREATE SOURCE "x" ("a" INTEGER, "kafka_offset" BIGINT) """
     "WITH (connector = 'kafka', topic = 't', brokers = 'b:9092', format = 'json', start = 'earliest')",

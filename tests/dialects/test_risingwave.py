@@ -16,6 +16,17 @@ STATEMENTS = {
     f"CREATE SOURCE s (a INT, r STRUCT<x INT, y VARCHAR>) WITH ({KAFKA}, scan.startup.mode = 'latest') "
     "FORMAT PLAIN ENCODE JSON": "CREATE SOURCE s (a INT, r STRUCT<x INT, y VARCHAR>) WITH (connector = 'kafka', "
     "topic = 't', brokers = 'b:9092', start = 'latest') FORMAT PLAIN ENCODE JSON",
+    f"CREATE SOURCE s (a INT) WITH ({KAFKA}, scan.startup.timestamp.millis = '1700000000123') FORMAT PLAIN ENCODE JSON": (
+        "CREATE SOURCE s (a INT) WITH (connector = 'kafka', topic = 't', brokers = 'b:9092', "
+        "start = '2023-11-14 22:13:20.123000') FORMAT PLAIN ENCODE JSON"
+    ),
+    f"CREATE SINK s FROM v WITH ({KAFKA}, type = 'debezium')": (
+        "CREATE SINK s FROM v WITH (connector = 'kafka', topic = 't', brokers = 'b:9092', mode = 'changelog', envelope = "
+        "'debezium')"
+    ),
+    "CREATE SINK s FROM v WITH (connector = 'deltalake', location = 's3://b/p', s3.access.key = 'a', s3.region = 'r')": (
+        "CREATE SINK s FROM v WITH (connector = 'delta', path = 's3://b/p', store.access_key_id = 'a', store.region = 'r')"
+    ),
     f"CREATE TABLE s (a INT PRIMARY KEY) WITH ({KAFKA}) FORMAT UPSERT ENCODE JSON": (
         "CREATE TABLE s (a INT PRIMARY KEY) WITH (connector = 'kafka', topic = 't', brokers = 'b:9092') "
         "FORMAT UPSERT ENCODE JSON"
@@ -53,6 +64,7 @@ REFUSED = {
     "CREATE TABLE t (*) FROM s TABLE 'public.t'": "(*)",
     "CREATE TABLE t (a INT) FROM s TABLE 'public.t'": "CREATE TABLE … FROM source",
     "CREATE TABLE t (a INT PRIMARY KEY) ON CONFLICT DO UPDATE IF NOT NULL": "ON CONFLICT DO",
+    f"CREATE SINK s FROM v WITH ({KAFKA}, type = 'other')": "option 'type'",
     "CREATE SINK s INTO t FROM v": "CREATE SINK … INTO",
     f"CREATE SINK s FROM v WITH ({KAFKA}, type = 'append-only', force_append_only = 'true')": "force_append_only",
     f"CREATE SINK s FROM v WITH ({KAFKA}) FORMAT PLAIN ENCODE JSON (force_append_only = 'true')": "force_append_only",

@@ -204,7 +204,7 @@ def _form(table: FlinkTable, connector: str, options: Options) -> str:
     """FORMAT … ENCODE …, where messages are changes."""
     said = options.get("format", options.get("value.format", "json"))
     if connector == "upsert-kafka":
-        return f" FORMAT UPSERT ENCODE {said.upper()}"
+        return f" FORMAT UPSERT ENCODE {'AVRO' if said == 'avro-confluent' else said.upper()}"
     if connector == "kafka" and said.startswith("debezium"):
         return f" FORMAT DEBEZIUM ENCODE {'JSON' if said == 'debezium-json' else 'AVRO'}"
     return ""

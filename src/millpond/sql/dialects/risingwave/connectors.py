@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from millpond.sql.dialects.connector_table import ConnectorTable
+from millpond.sql.dialects.connector_table import ConnectorTable, start_at_ms
 
 _SINK = {"primary_key": "key", "type": "mode", "snapshot": "snapshot"}
 _TYPES = {"append-only": "append", "upsert": "upsert", "debezium": "changelog"}
 FORCED = "leave it out: it drops retractions, and the target would keep rows that are gone"
+_S3 = {
+    "s3.endpoint": "store.endpoint",
+    "s3.region": "store.region",
+    "s3.access.key": "store.access_key_id",
+    "s3.secret.key": "store.secret_access_key",
+}
 _SINK_REFUSED = {"force_append_only": FORCED}
 _KAFKA = {
     "topic": "topic",
@@ -16,13 +22,27 @@ _KAFKA = {
     "kafka.topic": "topic",
     "properties.*": "",
 }
+
+
+def _messages(kind: str) -> dict[str, str]:
+    """Without FORMAT, `type` says what messages are.
+
+    >>> _messages("debezium")
+    {'mode': 'changelog', 'envelope': 'debezium'}
+    """
+    if kind not in _TYPES:
+        raise ValueError(kind)
+    return {"mode": _TYPES[kind], **({"envelope": "debezium"} if kind == "debezium" else {})}
+
+
 SOURCES = {
     "kafka": ConnectorTable(
         "kafka",
         {**_KAFKA, "scan.startup.mode": "start", "kafka.scan.startup.mode": "start"},
         frozenset({"group.id.prefix", "source_rate_limit"}),
-        {"scan.startup.timestamp.millis": "write start = '2024-01-01T00:00:00Z' in the default dialect"},
+        {},
         {"start": {"earliest": "earliest", "latest": "latest"}},
+        {"scan.startup.timestamp.millis": start_at_ms},
     ),
     "postgres-cdc": ConnectorTable(
         "postgres-cdc",
@@ -46,7 +66,12 @@ SOURCES = {
 }
 SINKS = {
     "kafka": ConnectorTable(
-        "kafka", {**_KAFKA, **_SINK}, frozenset({"sink_decouple"}), _SINK_REFUSED, {"mode": _TYPES}
+        "kafka",
+        {**_KAFKA, "primary_key": "key", "snapshot": "snapshot"},
+        frozenset({"sink_decouple"}),
+        _SINK_REFUSED,
+        {},
+        {"type": _messages},
     ),
     "jdbc": ConnectorTable(
         "jdbc",
@@ -56,7 +81,7 @@ SINKS = {
         {"mode": _TYPES},
     ),
     "deltalake": ConnectorTable(
-        "delta", {**_SINK, "location": "path"}, frozenset(), _SINK_REFUSED, {"mode": _TYPES}
+        "delta", {**_SINK, "location": "path", **_S3}, frozenset(), _SINK_REFUSED, {"mode": _TYPES}
     ),
     "fs": ConnectorTable("files", {**_SINK, "fs.path": "path"}, frozenset(), _SINK_REFUSED, {"mode": _TYPES}),
 }

@@ -217,6 +217,7 @@ def _sink(fragment: SqlFragment, at: int) -> str:
         edits = [(fragment.tokens[start].start, fragment.tokens[-1].end + 1, option_list(made))]
     elif made.get("connector") == "kafka" and form.take("FORMAT"):
         made.pop("mode", None)  # FORMAT says it
+        made.pop("envelope", None)
         edits = [(fragment.tokens[start].start, fragment.tokens[end - 1].end + 1, option_list(made))]
         _refuse_force(fragment, end)
     return fragment.rewritten(edits).sql
