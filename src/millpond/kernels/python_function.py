@@ -201,7 +201,8 @@ def carrying(operator: Any) -> Any:
     )
     if "#" not in text:
         return operator
-    found = tuple(f for n, f in duck.provided().items() if duck.quoted(n) in text)
+    # The name of a user's function has a #; native functions are known in every process and not shipped.
+    found = tuple(f for n, f in duck.provided().items() if "#" in n and duck.quoted(n) in text)
     return replace(operator, functions=found) if found else operator
 
 

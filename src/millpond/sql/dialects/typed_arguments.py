@@ -23,7 +23,7 @@ from typing import Any
 from millpond.errors import InvalidError
 from millpond.sql.dialects.constant_groups import replace_constant_groups
 from millpond.sql.dialects.library import is_typed
-from millpond.sql.dialects.parse_tree import Tree, in_query, nodes
+from millpond.sql.dialects.parse_tree import Tree, in_query, nodes, parsed
 from millpond.sql.text.duckdb_parser import parser
 
 _PREFIX = "__a"
@@ -49,6 +49,8 @@ def hoist_arguments(tree: Tree) -> bool:
     for node in list(nodes(tree)):
         if node.get("type") == "SUBQUERY" and "subquery" in node and "column_name_alias" in node:
             changed |= _with_outer_columns(node["subquery"]["node"])
+        if node.get("type") == "TABLE_FUNCTION":
+            changed |= _with_computed_arguments(node)
         if node.get("type") != "SELECT_NODE":
             continue
         changed |= replace_constant_groups(node)
@@ -92,14 +94,53 @@ def _with_outer_columns(select: Tree) -> bool:
     """
     if select.get("type") != "SELECT_NODE" or (select.get("from_table") or {}).get("type") != "EMPTY":
         return False
-    inside = [node for e in select["select_list"] for node in in_query(e)]
-    if not any(map(_is_typed_call, inside)) or any(node.get("class") == "LAMBDA" for node in inside):
+    if not _fails_over_outer_columns(select["select_list"]):
         return False
     for item in select["select_list"]:
         if item.get("class") == "COLUMN_REF" and not item["alias"]:
             item["alias"] = item["column_names"][-1]
+    return _read_outer_columns(select)
+
+
+def _with_computed_arguments(function: Tree) -> bool:
+    """Compute the arguments of a function in FROM beside it, for the same reason.
+
+    `generate_series(1, __pg."/"(t.a, 2)) AS g` becomes
+    `(SELECT g.* FROM (SELECT __pg."/"(__o0, 2) AS __a0 FROM (SELECT t.a AS __o0)) AS __computed,
+    generate_series(1, __computed.__a0) AS g) AS g`.
+    """
+    call = function["function"]
+    affected = [a for a in call["arguments"] if _fails_over_outer_columns([a["expression"]])]
+    if not affected or not any(
+        n.get("class") == "COLUMN_REF" for a in affected for n in in_query(a["expression"])
+    ):
+        return False
+    shown = function["alias"] or call["function_name"]
+    inner = _select_of("SELECT 1")
+    inner["select_list"] = []
+    for place, argument in enumerate(affected):
+        name = f"{_PREFIX}{place}"
+        inner["select_list"].append({**argument["expression"], "alias": name})
+        argument["expression"] = {**_column(name), "column_names": ["__computed", name]}
+    _read_outer_columns(inner)
+    outer = _select_of(f'SELECT "{shown}".* FROM a AS __computed, b AS "{shown}"')
+    outer["from_table"]["left"] = _subquery(inner)
+    outer["from_table"]["right"] = {**copy.deepcopy(function), "alias": shown}
+    made = {**_subquery(outer), "alias": shown}
+    function.clear()
+    function.update(made)
+    return True
+
+
+def _fails_over_outer_columns(expressions: list[Tree]) -> bool:
+    inside = [node for e in expressions for node in in_query(e)]
+    return any(map(_is_typed_call, inside)) and not any(node.get("class") == "LAMBDA" for node in inside)
+
+
+def _read_outer_columns(select: Tree) -> bool:
+    """Let a SELECT without FROM read the outer columns from a query of its own; are there any?"""
     columns: list[Tree] = []
-    for node in inside:
+    for node in [node for e in select["select_list"] for node in in_query(e)]:
         if node.get("class") == "COLUMN_REF":
             name = f"__o{len(columns)}"
             columns.append({**copy.deepcopy(node), "alias": name})
@@ -109,6 +150,13 @@ def _with_outer_columns(select: Tree) -> bool:
     inner = {**copy.deepcopy(select), "select_list": columns, "modifiers": [], "where_clause": None}
     select["from_table"] = _subquery(inner)
     return True
+
+
+def _select_of(text: str) -> Tree:
+    tree = parsed(text)
+    assert tree is not None, text
+    found: Tree = tree["statements"][0]["node"]
+    return found
 
 
 def _is_affected(node: Tree) -> bool:
