@@ -90,7 +90,7 @@ def assert_non_negative(table: pa.Table, *, step: str | None = None, epoch: int 
     if len(owed):
         first = table.slice(int(owed[0]), 1).to_pylist()[0]
         raise InternalError(
-            "a collection holds rows with a negative weight",
+            "a multiset has rows with a negative weight",
             detail=f"{len(owed)} of {len(w)} rows, lowest weight {w.min()}, first {first}",
             hint="a retraction met no row; the step that sent it is at fault",
             step=step,
@@ -105,7 +105,7 @@ def concat(tables: Sequence[pa.Table]) -> pa.Table:
     dictionaries are decoded if encodings differ.
     """
     if not tables:
-        raise InternalError("cannot concatenate no deltas: there is no schema to give the result")
+        raise InternalError("concatenating deltas needs at least one: it gives the schema")
     if len(tables) == 1:
         return tables[0]
     if any(WEIGHT in t.column_names for t in tables):

@@ -361,7 +361,7 @@ def test_it_is_stored_with_the_plan() -> None:
     binding = operator.bind("j", (shape, shape))
     assert codec.loads(codec.dumps(operator)) == operator
     assert codec.loads(codec.dumps(binding)) == binding
-    with pytest.raises(InvalidError, match="taken back"):
+    with pytest.raises(InvalidError, match="can be retracted"):
         operator.bind("j", (Shape(shape.schema, append_only=False), shape))
 
 

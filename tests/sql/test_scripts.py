@@ -1,13 +1,13 @@
 """Scripts of statements with the rows they should give, run straight and again with everything shaken between epochs.
 
-A file of tests/sql/scripts is made of records, parted by empty lines:
+A file of tests/sql/scripts is made of records, separated by empty lines:
 
     statement                    what follows is run; `statement error TEXT`: it is refused with this text
     query                        what follows `----` are its rows, in any order; `query sorted`: in this order
 
 The scripts `pg_*.test` mean the same in PostgreSQL: a real server runs them, too, and refuses in the same words.
 
-Cells are parted by " | ".  `{folder}` is a folder of the test's own.  MILLPOND_SCRIPTS_WRITE=1 writes the rows that
+Cells are separated by " | ".  `{folder}` is a folder of the test's own.  MILLPOND_SCRIPTS_WRITE=1 writes the rows that
 come: read them before you keep them.
 """
 

@@ -82,12 +82,12 @@ def collect_reports(spec: EpochSpec, raw: Sequence[frames.Raw]) -> list[Report]:
     for item in raw:
         frame = frames.parse(item)
         if frame.kind != frames.REPORT:
-            raise InternalError("a frame ran past the last level", detail=f"kind {frame.kind}")
+            raise InternalError("a frame was sent beyond the last level", detail=f"kind {frame.kind}")
         try:
             report = Report.decode(frame.payload)
         except (ValueError, KeyError, TypeError, IndexError) as broken:
             raise InternalError(
-                "a report is torn", detail=str(broken), hint="the epoch is run again", epoch=spec.epoch
+                "a report is damaged", detail=str(broken), hint="the epoch is run again", epoch=spec.epoch
             ) from broken
         if (report.level, report.task) in reports:
             raise InternalError("a task reported twice", detail=f"level {report.level} task {report.task}")

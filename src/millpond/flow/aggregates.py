@@ -93,7 +93,7 @@ def _parse(name: str, text: str, step: str) -> tuple[str, str | None, bool, str 
     if function is None:
         known = ", ".join(sorted({*LINEAR, *EXTREMES, *STATED_ERROR}))
         raise InvalidError(
-            f"aggregate {name!r} is not one that can be kept by accumulators",
+            f"aggregate {name!r} cannot be maintained",
             detail=f"got {text!r}",
             hint=f"known: {known}; anything else per key: .apply(sql=...)",
             step=step,

@@ -46,7 +46,7 @@ def check_name(what: str, name: Any, *, taken: Iterable[str] = (), step: str | N
         if other != name and other.lower() == name.lower():
             raise InvalidError(
                 f"{name!r} cannot be the name of {what}: there is {other!r}",
-                detail="SQL does not tell names apart that differ only in case",
+                detail="SQL does not distinguish names that differ only in case",
                 hint="choose another name",
             )
     return name
@@ -74,7 +74,7 @@ def check_columns(names: Iterable[str], whose: str) -> None:
         if name.lower() in HIDDEN:
             raise InvalidError(
                 f"column {name!r} of {whose} cannot have this name",
-                detail="Millpond keeps a column of its own under it",
+                detail="Millpond has a hidden column of this name",
                 hint="choose another name",
             )
         if (other := known.get(name.lower())) is not None:
@@ -83,7 +83,7 @@ def check_columns(names: Iterable[str], whose: str) -> None:
                 f"column {name!r} of {whose} is there twice"
                 if same
                 else f"columns {other!r} and {name!r} of {whose} differ only in case",
-                detail=None if same else "SQL does not tell such columns apart",
+                detail=None if same else "SQL does not distinguish such columns",
                 hint="give one of them another name",
             )
         known[name.lower()] = name

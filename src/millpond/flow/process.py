@@ -171,7 +171,7 @@ def _schema(code: Code, given: Like | None, step: str) -> pa.Schema:
     found = [s for m in methods if (s := result_schema(code.where(m), step=step)) is not None]
     if not found:
         raise InvalidError(
-            "what the process step gives is not known",
+            "the columns of the process step's rows are not known",
             hint="pass schema={...}, or annotate on_row with the dataclass it returns or yields",
             step=step,
         )

@@ -70,12 +70,12 @@ def sample_schema(
             raise InvalidError(
                 f"{name_of(function)} failed on row {count} of the sample",
                 detail=error_text(error, function),
-                hint="mend the function or the sample, or pass schema=...",
+                hint="fix the function or the sample, or pass schema=...",
                 step=step,
             ) from error
     if not made:
         refuse(
-            "the sample does not tell a schema",
+            "the sample does not determine a schema",
             f"{count} sample rows gave no row",
             "give sample rows for which the function makes rows, or pass schema=...",
             step,
@@ -93,7 +93,7 @@ def rows_schema(made: Sequence[Any], *, name: str = "the function", step: str | 
         mine = row_fields(item)
         if mine is None:
             refuse(
-                "the sample does not tell the names of columns",
+                "the sample does not determine the names of columns",
                 f"{name} returned {said(item)}",
                 "return dicts or dataclass instances, or pass schema=...",
                 step,
@@ -117,14 +117,14 @@ def _column_type(name: str, values: list[Any], step: str | None) -> pa.DataType:
         found = _widened(arrow_values(values, None).type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise InvalidError(
-            f"the sample does not tell one type for column {name!r}",
+            f"no single type fits the sample's column {name!r}",
             detail=f"values {', '.join(map(repr, values[:4]))}: {' '.join(str(error).split())}",
             hint="let every row have the same type there, or pass schema=...",
             step=step,
         ) from error
     if found is None:
         refuse(
-            f"the sample does not tell the type of column {name!r}",
+            f"the sample does not determine the type of column {name!r}",
             f"{len(values)} rows hold nothing there, as {values[0]!r}",
             "give a sample row with a value there, or pass schema=...",
             step,
@@ -168,7 +168,12 @@ def rows_step_schema(
         return sample_schema(function, python_rows(sample_table(sample, of, step=step)), many=many, step=step)
     found = returned(function, step=step)
     if found is None:
-        refuse(f"what {name_of(function)} returns is not known", "its columns have no types yet", TELL, step)
+        refuse(
+            f"the result type of {name_of(function)} is not known",
+            "its columns have no types yet",
+            TELL,
+            step,
+        )
     if found.many and not many:
         refuse(
             f"{name_of(function)} returns many rows, and a map gives one for each",
@@ -202,7 +207,7 @@ def batch_step_schema(
         return schema_of(given, step=step)
     if sample is None:
         refuse(
-            f"what {name_of(function)} returns is not known",
+            f"the result type of {name_of(function)} is not known",
             "its columns have no types yet",
             "pass schema=... or sample=[...]",
             step,
@@ -216,7 +221,7 @@ def batch_step_schema(
         raise InvalidError(
             f"{name_of(function)} failed on the sample",
             detail=error_text(error, function),
-            hint="mend the function or the sample, or pass schema=...",
+            hint="fix the function or the sample, or pass schema=...",
             step=step,
         ) from error
     if not isinstance(found, pa.Table | pa.RecordBatch):
@@ -228,7 +233,7 @@ def batch_step_schema(
         )
     if untold := [field.name for field in found.schema if pa.types.is_null(field.type)]:
         refuse(
-            f"the sample does not tell the type of column {untold[0]!r}",
+            f"the sample does not determine the type of column {untold[0]!r}",
             f"all its {found.num_rows} values are NULL",
             "give the column a type in the function, or pass schema=...",
             step,

@@ -251,7 +251,7 @@ def _return_hint(function: Callable[..., Any], step: str | None) -> Any:
         return typing.get_type_hints(bare, names, near, include_extras=True)["return"]
     except (NameError, TypeError, SyntaxError, AttributeError) as error:
         raise InvalidError(
-            f"what {name_of(function)} returns cannot be told",
+            f"the result type of {name_of(function)} is not known",
             detail=f"its annotation {hint!r} cannot be read: {type(error).__name__}: {error}",
             hint="define the type at the top of the module, or pass schema=... or sample=[...]",
             step=step,

@@ -170,7 +170,7 @@ class _Bind:
     def _check_columns(self) -> None:
         if len(self.columns) < len(self.schema):
             raise InvalidError(
-                "two columns differ in case only, and SQL cannot tell them apart",
+                "two columns differ only in case, and SQL does not distinguish them",
                 detail=f"columns are {', '.join(self.schema.names)}",
                 hint="rename one of them before this step",
                 step=self.step,

@@ -233,7 +233,7 @@ class Recursion:
     def _check(self, seen: _Seen) -> None:
         if (seen.after < 0).any():
             raise InternalError(
-                "a round of a recursion gives a row less than never",
+                "a round of a recursion has rows with a negative count",
                 detail=f"{int((seen.after < 0).sum())} rows, lowest count {int(seen.after.min())}",
                 step=self.step,
                 epoch=self.epoch,

@@ -70,7 +70,7 @@ class LookupJoin(DependsOnArrival, StreamsFirstInput):
         left, right = inputs
         if not left.append_only:
             raise InvalidError(
-                "rows that can be taken back cannot be joined with a table as of when they came",
+                "rows that can be retracted cannot be joined with a table as of the time at which they came",
                 detail="a retraction would meet another state of the table than its row did",
                 hint="use a plain join, which follows the changes of both sides",
                 step=step,

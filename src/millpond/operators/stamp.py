@@ -37,7 +37,7 @@ class Stamp(CarriesOrigin, AppliesByBatch, DependsOnArrival):
         (shape,) = inputs
         if not shape.append_only:
             raise InvalidError(
-                "rows that can be taken back cannot get the time at which they came",
+                "rows that can be retracted cannot get the time at which they came",
                 detail="a retraction would get another time than its row",
                 hint="take it on an append-only input",
                 step=step,

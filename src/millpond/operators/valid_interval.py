@@ -174,7 +174,7 @@ def _taken(ctx: Context, owed: pa.Table) -> list[Change]:
         owed = rest
     if owed.num_rows:
         raise InternalError(
-            "a row was taken back that is not there",
+            "a row was retracted that is not there",
             detail=f"{owed.num_rows} rows, first {owed.slice(0, 1).to_pylist()[0]}",
             hint="a retraction met no row; the step that sent it is at fault",
             step=ctx.step,

@@ -322,7 +322,7 @@ class Batch:
     def _too_long(self, key: int) -> None:
         self.ctx.at = key
         raise InvalidError(
-            "user code does not come back",
+            "a call of user code took longer than its timeout",
             detail=f"one call for key {_shown(self.ctx.key)} took longer than the step's timeout",
             hint="look for a loop that does not end, or pass a longer timeout= to process()",
             step=self.step,
@@ -336,7 +336,7 @@ def _skip(rows: Iterator[Row]) -> None:
 
 def _endless(step: str, key: Row, epoch: int) -> InvalidError:
     return InvalidError(
-        "timers do not come to an end",
+        "too many timers fired for one key",
         detail=f"key {_shown(key)} fired {FIRES_MAX} timers in one epoch",
         hint="set timers after the current time: one set in the past fires again at once",
         step=step,

@@ -68,7 +68,7 @@ class BatchProcess(EvolvesState):
         if not shape.append_only:
             raise InvalidError(
                 "process_batch needs append-only input",
-                detail="rows of this stream can be taken back; user code cannot undo what it did",
+                detail="rows of this stream can be retracted, and user code cannot undo what it did",
                 hint="put it before aggregates, joins and tables, or use apply() on all rows of a key",
                 step=step,
             )

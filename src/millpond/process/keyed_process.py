@@ -101,7 +101,7 @@ class KeyedProcess(Declared, ShowsFailedRows, FiresByTime, EvolvesState):
         if not shape.append_only:
             raise InvalidError(
                 "process needs append-only input",
-                detail="rows of this stream can be taken back; user code cannot undo what it did",
+                detail="rows of this stream can be retracted, and user code cannot undo what it did",
                 hint="put process before aggregates, joins and tables, or use apply() on all rows of a key",
                 step=step,
             )
@@ -111,7 +111,7 @@ class KeyedProcess(Declared, ShowsFailedRows, FiresByTime, EvolvesState):
             )
         if others and not others[0].append_only and not self.code.has("on_control_removed"):
             raise InvalidError(
-                "rows of the control stream can be taken back",
+                "rows of the control stream can be retracted",
                 detail="it is a table, or made of one",
                 hint="define on_control_removed(self, row, ctx) as well: an update removes the old row first",
                 step=step,
@@ -122,7 +122,7 @@ class KeyedProcess(Declared, ShowsFailedRows, FiresByTime, EvolvesState):
             )
         if self.latest and self.sides:
             raise InvalidError(
-                "latest=True gives one row per key, and side outputs are rows besides",
+                "latest=True cannot be combined with side outputs",
                 hint="leave out one of them",
                 step=step,
             )
@@ -136,7 +136,7 @@ class KeyedProcess(Declared, ShowsFailedRows, FiresByTime, EvolvesState):
     def _check_ttl(self, step: str, state: StateSpec, shape: Shape) -> None:
         if state.ttl is not None and state.ttl.clock == "event" and shape.watermark is None:
             raise InvalidError(
-                f"state {state.name!r} lives by event time, but the stream has none",
+                f"state {state.name!r} has a time to live in event time, but the stream has no event time",
                 hint='pass event_time= to pond.stream(), or clock="processing" to the state',
                 step=step,
             )

@@ -83,11 +83,11 @@ def back_up(
         raise InvalidError(
             "a pond cannot be backed up into itself",
             detail=target.uri,
-            hint="name a place outside of the pond",
+            hint="name a location outside of the pond",
         )
     if history.epochs(target):
         raise InvalidError(
-            "the target of a backup must not be a pond", detail=target.uri, hint="name another place"
+            "the target of a backup must not be a pond", detail=target.uri, hint="name another location"
         )
     made = None
     for _ in range(TRIES):
@@ -98,7 +98,7 @@ def back_up(
             break
     if made is None:
         raise UnavailableError(
-            "the pond moves faster than it can be backed up",
+            "the epoch was collected while it was backed up",
             detail=f"{TRIES} tries, each time what was needed had been collected",
             hint="keep more history with retain_epochs",
         )
@@ -231,7 +231,7 @@ class _Copy:
             raise InvalidError(
                 "the target holds backups of another pond",
                 detail=f"{self._target.uri} has pond {before[-1].pond}, this is pond {head.pond}",
-                hint="name another place for the backups of this pond",
+                hint="name another location for the backups of this pond",
             )
         self._before = before
         self._known = {file.name: file for record in before for file in record.files}

@@ -427,7 +427,9 @@ class SqlSession:
                     raise
                 for fragment, params in said:
                     self.run_one(fragment, params)
-        raise ConflictError("others change the program all the time", hint="try again when they are done")
+        raise ConflictError(
+            "the program was changed several times meanwhile", hint="try again when they are done"
+        )
 
     def _catch_up(self) -> None:
         """If another process made the pond meanwhile, define again over its plan what waits here."""

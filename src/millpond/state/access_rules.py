@@ -131,7 +131,7 @@ def _newest(store: Store) -> tuple[int, AccessRules]:
             return int(names[-1].removeprefix(PREFIX)), _parsed(names[-1], store.get(names[-1]))
         except MissingError:
             continue  # it was collected after a newer version came
-    raise ConflictError("the access rules change all the time", hint="try again")
+    raise ConflictError("the access rules changed several times while they were read", hint="try again")
 
 
 def change_rules(store: Store, edit: Callable[[AccessRules], AccessRules]) -> None:
@@ -144,7 +144,7 @@ def change_rules(store: Store, edit: Callable[[AccessRules], AccessRules]) -> No
                 if int(name.removeprefix(PREFIX)) <= version + 1 - KEPT:
                     store.delete(name)
             return
-    raise ConflictError("others change the access rules all the time", hint="try again")
+    raise ConflictError("the access rules were changed several times meanwhile", hint="try again")
 
 
 def _parsed(name: str, data: bytes) -> AccessRules:

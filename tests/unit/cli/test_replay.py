@@ -77,7 +77,7 @@ def test_wrong_calls(pond: str, tmp_path: Path) -> None:
     assert "computed nothing: it made the pond" in ask("replay", pond, "0").err
     assert "no step named 'hafl'" in ask("replay", pond, "1", "--step", "hafl").err
     assert "there is no epoch 77 yet" in ask("replay", pond, "77").err
-    assert "--pdb talks to people" in ask("replay", pond, "1", "--pdb", "-o", "json").err
+    assert "--pdb needs a terminal" in ask("replay", pond, "1", "--pdb", "-o", "json").err
     found = ask("replay", make(tmp_path / "memory"), "1", "-o", "json")
     assert found.code == 2 and "what it read from source" in json.loads(found.err)["message"]
     assert "does not hold item 0" in json.loads(found.err)["detail"]

@@ -246,7 +246,7 @@ def test_types_of_the_surrounding_function_are_found_when_it_uses_them() -> None
     def unused(row: Any) -> Iterator[Hidden]: ...  # type: ignore[name-defined]  # noqa: F821
 
     assert result_schema(used) == pa.schema([("n", pa.int64())])
-    with pytest.raises(InvalidError, match="unused returns cannot be told") as caught:
+    with pytest.raises(InvalidError, match="unused is not known") as caught:
         result_schema(unused, step="mine")
     assert "Hidden" in (caught.value.detail or "")
     assert caught.value.step == "mine"
@@ -288,13 +288,13 @@ def test_a_sample_tells_what_arrow_sees() -> None:
 @pytest.mark.parametrize(
     ("rows", "message", "detail"),
     [
-        ([], "does not tell a schema", "0 sample rows gave no row"),
-        ([{"a": 1}, {"a": "x"}], "one type for column 'a'", "values 1, 'x'"),
+        ([], "does not determine a schema", "0 sample rows gave no row"),
+        ([{"a": 1}, {"a": "x"}], "no single type fits the sample's column 'a'", "values 1, 'x'"),
         ([{"a": 1}, {"b": 1}], "contradicts itself", "returned columns a and then b"),
         ([{"a": None}], "the type of column 'a'", "hold nothing"),
         ([{"a": []}], "the type of column 'a'", "hold nothing"),
         ([{"a": {"b": None}}], "the type of column 'a'", "hold nothing"),
-        ([{"a": object()}], "one type for column 'a'", "object"),
+        ([{"a": object()}], "no single type fits the sample's column 'a'", "object"),
         ([(1, 2)], "names of columns", "returned (1, 2)"),
         ([None], "names of columns", "returned None"),
     ],

@@ -45,7 +45,7 @@ def test_refused_up_front_and_nothing_changes(tmp_path: Path, background: bool) 
         if background:
             pond.start()
         before = pond.epoch
-        with pytest.raises(InvalidError, match="behind what 'out' has written") as caught:
+        with pytest.raises(InvalidError, match="older than what 'out' has written") as caught:
             pond.rollback(first)
         assert "force=True" in (caught.value.hint or "")
         assert pond.epoch == before, "it did not even become a command"
@@ -113,6 +113,6 @@ def test_a_command_that_came_otherwise_is_refused_by_who_runs_it(tmp_path: Path)
         first = fed(pond, source, 1)
         fed(pond, source, 2)
         pond._inbox.command("rollback", {"epoch": first})
-        assert "behind what 'out' has written" in str(pond.head().metrics["refused"])
+        assert "older than what 'out' has written" in str(pond.head().metrics["refused"])
         fed(pond, source, 3)
         assert shown(tmp_path / "out") == [1, 2, 3]

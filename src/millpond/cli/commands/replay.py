@@ -72,7 +72,7 @@ def replay(
     plan = None if file is None else load(file).plan()
     debugger = Debugger() if debug else None
     if debugger is not None and not isinstance(output, type(TEXT)):
-        raise InvalidError("--pdb talks to people", hint="leave out --output json")
+        raise InvalidError("--pdb needs a terminal", hint="leave out --output json")
     try:
         found = run_again(
             reader,

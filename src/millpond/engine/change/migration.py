@@ -231,7 +231,7 @@ def _failed(move: Move, error: BaseException, where: str = "") -> InvalidError:
     return InvalidError(
         f"the migration of state {_name(move)!r} failed; nothing was changed",
         detail=error_text(error, move.function) + where,
-        hint="mend the function; with state=... it is only given rows of that state",
+        hint="fix the function; with state=... it is only given rows of that state",
         step=move.step,
     )
 

@@ -43,8 +43,8 @@ def refusal(sinks: list[str], epoch: int) -> InvalidError:
     names = ", ".join(repr(name) for name in sinks)
     some = f"sink {names} is append-only" if len(sinks) == 1 else f"sinks {names} are append-only"
     return InvalidError(
-        f"epoch {epoch} is behind what {names} has written",
-        detail=f"{some}: rows of later epochs cannot be taken back",
+        f"epoch {epoch} is older than what {names} has written",
+        detail=f"{some}: rows of later epochs cannot be retracted",
         hint="force it (force=True, --force) to leave these rows in the target; what the sources give again "
         "is then appended again",
         epoch=epoch,

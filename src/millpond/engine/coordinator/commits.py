@@ -88,5 +88,5 @@ class Commits:
 
     def _drafted(self) -> _Draft:
         if self._draft is None:
-            raise InternalError("a put was answered that was never asked for")
+            raise InternalError("the answer to a put that was not requested")
         return self._draft

@@ -141,7 +141,7 @@ class Coordinator:
             case PutWon():
                 return self._on_won()
             case PutLost():
-                error = UnavailableError("the storage takes no manifest, and shows none")
+                error = UnavailableError("the storage accepts no manifest, and has none")
                 return [self._commits.on_doubt(error)]
             case PutUnknown(error):
                 return [self._commits.on_doubt(error)]

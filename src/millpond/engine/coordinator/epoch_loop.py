@@ -224,7 +224,7 @@ class EpochLoop:
 
     def _running(self) -> RunEpoch:
         if self._run is None:
-            raise InternalError("a run was answered that was never asked for")
+            raise InternalError("the answer to a run that was not requested")
         return self._run
 
     def _timer_epoch(self, due: frozenset[str], last: TimerEpoch | None) -> TimerEpoch:
@@ -236,7 +236,7 @@ class EpochLoop:
         if last.now_us == state.now_us or last.times >= state.policy.tries:
             names = ", ".join(sorted(due))
             raise InternalError(
-                f"what is due in {names} stays due",
+                f"buckets of {names} stay due",
                 detail=f"epoch {state.head.epoch} was run for it at {last.now_us} and left it as it was",
                 hint="a step that wakes by the clock must drop or change the bucket it is woken for",
                 epoch=state.head.epoch,

@@ -203,7 +203,7 @@ class EpochRunner:
             for table, bucket in report.drops:
                 if drops.setdefault(table, bucket) != bucket:
                     raise InternalError(
-                        "tasks disagree on what is over",
+                        "tasks disagree on which buckets have expired",
                         detail=f"table {table!r}: bucket {bucket} and {drops[table]}",
                         epoch=ask.epoch,
                     )

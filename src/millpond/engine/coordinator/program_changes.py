@@ -114,7 +114,7 @@ class ProgramChanges:
     def _answered(self) -> _Requested:
         requested, self._requested = self._requested, None
         if requested is None:
-            raise InternalError("a change was answered that was never asked for")
+            raise InternalError("the answer to a change that was not requested")
         return requested
 
     # -- answers --------------------------------------------------------------

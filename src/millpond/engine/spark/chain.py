@@ -432,7 +432,7 @@ def _checked_frames(frames: Sequence[bytes], tasks: int) -> list[bytes]:
         if end == 0:
             return found
     raise UnavailableError(
-        "the frames of the last level did not arrive whole",
+        "frames of the last level are missing",
         detail=f"{len(frames)} frames for {tasks} tasks, {end} of them not accounted for",
         hint="run the epoch again",
     )

@@ -358,7 +358,7 @@ def _unfit(text: str) -> InvalidError:
             hint="install millpond in the environment PYSPARK_PYTHON names on every executor",
         )
     return InvalidError(
-        "a first small task failed on this session",
+        "a test task failed on this session",
         detail=" ".join(text.split())[:1000],
         hint="the executors' logs say more",
     )

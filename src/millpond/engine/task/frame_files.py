@@ -51,7 +51,7 @@ class Shelf:
                 rest = rest[self._file.write(rest) :]
         except OSError as error:
             raise UnavailableError(
-                "a frame could not be left for the next level",
+                "a frame file could not be written for the next level",
                 detail=f"{self._folder}: {error.strerror}",
                 hint="spark.local.dir names the folder: it needs room for what an epoch exchanges",
             ) from error
@@ -78,7 +78,7 @@ def fetch(folder: str, ticket: bytes) -> memoryview:
             os.close(handle)
     except (OSError, ValueError) as error:  # a file that is too short raises ValueError
         raise UnavailableError(
-            "a frame that was left for this task is not there",
+            "a frame file for this task is missing",
             detail=f"{length} bytes at {place}: {error}",
             hint="run the epoch again",
         ) from error

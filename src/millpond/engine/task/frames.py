@@ -116,7 +116,7 @@ class Header:
             return Header(attempt, frames, int(digest, 16), watermarks)
         except (ValueError, TypeError) as broken:
             raise InternalError(
-                "a header is torn", detail=str(broken), hint="the epoch is run again"
+                "a header is damaged", detail=str(broken), hint="the epoch is run again"
             ) from broken
 
 
@@ -169,7 +169,7 @@ def receive(level: int, task: int, frames: Iterator[Raw], sources: Sequence[tupl
         frames_seen, digest = counted.get(source, [0, 0])
         if (frames_seen, digest) != (header.frames, header.digest):
             raise InternalError(
-                "frames are missing or torn",
+                "frames are missing or damaged",
                 detail=f"level {source[0]} task {source[1]} sent {header.frames}, {frames_seen} arrived",
                 hint="the epoch is run again",
             )

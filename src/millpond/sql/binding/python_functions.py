@@ -83,7 +83,9 @@ def register(session: SqlSession, said: Registered) -> None:
                 raise
             except ConflictError:  # another process changed the program: try again on the new one
                 continue
-    raise ConflictError("others change the program all the time", hint="try again when they are done")
+    raise ConflictError(
+        "the program was changed several times meanwhile", hint="try again when they are done"
+    )
 
 
 def _object(said: Registered) -> SqlObject:

@@ -67,7 +67,7 @@ def _commit(child: Store, first: Manifest) -> None:
             return
         if found is not None:
             raise ConflictError(
-                "there is a pond here already", detail=child.uri, hint="fork into an empty place"
+                "there is a pond here already", detail=child.uri, hint="fork into an empty location"
             )
     raise PutUnknownError("cannot say whether the fork was written", detail=child.uri)
 

@@ -23,12 +23,12 @@ def uri_of(path: str | os.PathLike[str]) -> str:
     """
     if not isinstance(path, str | os.PathLike) or not os.fspath(path):
         raise InvalidError(
-            "the place of a pond must be a path or a uri",
+            "the location of a pond must be a path or a uri",
             detail=f"got {path!r}",
             hint='"my-pond", "/data/pond" or "s3://bucket/pond"',
         )
     if "\0" in os.fspath(path):
-        raise InvalidError("the place of a pond contains a NUL character", detail=repr(os.fspath(path)))
+        raise InvalidError("the location of a pond contains a NUL character", detail=repr(os.fspath(path)))
     if "://" in str(path):
         return require_text(str(path), "the address of a pond")
     try:

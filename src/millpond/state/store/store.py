@@ -238,7 +238,7 @@ def open_store(uri: str, **options: object) -> Store:
 
         if scheme not in SCHEMES:
             raise InvalidError(
-                f"no store speaks {scheme}://",
+                f"there is no store for {scheme}://",
                 hint=f"use a path or file, memory, {', '.join(SCHEMES)}",
             )
         store = ObjectStore.open(scheme, body, merged, in_uri=set(written) & set(merged))

@@ -334,13 +334,13 @@ def idled(coordinator: Coordinator, now_us: int, *runs: RunRef, **facts: Any) ->
 def test_an_idle_epoch_that_changes_nothing_is_not_followed_by_another() -> None:
     coordinator = waiting()
     idled(coordinator, 500)
-    with pytest.raises(InternalError, match="due in t stays due"):
+    with pytest.raises(InternalError, match="buckets of t stay due"):
         coordinator.handle(polled(now_us=500))
 
 
 def test_a_clock_that_goes_on_does_not_hide_it_for_long() -> None:
     coordinator = waiting()
-    with pytest.raises(InternalError, match="stays due"):
+    with pytest.raises(InternalError, match="stay due"):
         for now_us in range(500, 600):
             idled(coordinator, now_us)
     assert head(coordinator).epoch < 10
@@ -457,7 +457,7 @@ def test_a_doubt_that_cannot_be_settled_ends(doubt: PutLost | PutUnknown) -> Non
 
 
 def test_a_put_that_nobody_asked_for_is_our_bug() -> None:
-    with pytest.raises(InternalError, match="never asked for"):
+    with pytest.raises(InternalError, match="not requested"):
         created().handle(PutWon())
 
 

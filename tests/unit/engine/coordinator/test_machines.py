@@ -127,7 +127,7 @@ def test_nothing_to_run_is_no_epoch() -> None:
     machine = EpochLoop(state())
     assert machine.on_polled(polled()) is None
     assert not machine.had_input
-    with pytest.raises(InternalError, match="never asked for"):
+    with pytest.raises(InternalError, match="not requested"):
         machine.on_ran(outcome())
 
 

@@ -275,7 +275,7 @@ def test_an_object_store_uri_opens_the_same_store_and_holds_no_secret() -> None:
 @pytest.mark.parametrize(
     ("uri", "says"),
     [
-        ("ftp://x", "no store speaks ftp"),
+        ("ftp://x", "there is no store for ftp"),
         ("file://relative/path", "absolute path"),
         ("file:///x?durabel=true", "no option durabel"),
         ("file:///x?durable=perhaps", "true or false"),
