@@ -16,6 +16,7 @@ import duckdb
 import pyarrow as pa
 
 import millpond
+from millpond.plan.final_rows import is_final
 from tests.sql.world import in_types_of, plain
 
 DELAY_S = 4
@@ -74,6 +75,7 @@ class Streams:
         self.con = duckdb.connect()
         self.con.execute("set timezone = 'UTC'")
         self.now = 0.0
+        self.told = 0  # the epoch of the last check
         self.bounds: dict[str, datetime.datetime] = {}
         self.late = dict.fromkeys(STREAMS, 0)
         every = {**views, **on_close}
@@ -193,6 +195,12 @@ class Streams:
                 f"{context} {name}: {query}\nmissing {list((wanted - given).items())[:4]}\n"
                 f"too many {list((given - wanted).items())[:4]}\nerrors {self.pond.errors().to_pylist()[:2]}"
             )
+        for name in self.on_close & self.views.keys():
+            if is_final(self.pond.plan, self.pond.plan.views[name].step):
+                for delta in self.pond.changes(name, since=self.told):
+                    weights = delta.table.column("_w").to_pylist()
+                    assert min(weights) > 0, f"{context} {name} took rows back: {self.views[name]}"
+        self.told = self.pond.status.epoch or 0
         for name in STREAMS:
             found = self.pond.sql(f"SELECT count(*) FROM {name}_late").fetchone()
             assert found == (self.late[name],), f"{context}: late rows of {name}"

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from millpond.errors import InvalidError
 from millpond.plan.codec import Unloaded
+from millpond.plan.final_rows import is_final
 from millpond.plan.nodes import Plan, SinkNode
 from millpond.plan.sink_settings import DEFAULT, SinkSettings, guarantee_of, modes_of, settled
 from millpond.plan.tags import tag_of
@@ -62,12 +63,13 @@ def view_facts(plan: Plan, name: str) -> tuple[tuple[str, ...] | None, bool]:
     shape = plan.shape(view.step)
     if view.feed is not None:  # the changes are those of another table, which has a row for every pane
         return None, True
+    grows = is_final(plan, view.step)
     shown = (
         {held: shown for shown, held in view.columns} if view.columns else dict.fromkeys(shape.schema.names)
     )
     if shape.key is None or not set(shape.key) <= shown.keys():
-        return None, shape.append_only
-    return tuple(shown[k] or k for k in shape.key), shape.append_only
+        return None, grows
+    return tuple(shown[k] or k for k in shape.key), grows
 
 
 def promise_of(node: SinkNode) -> tuple[str, str]:

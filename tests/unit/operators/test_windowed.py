@@ -78,6 +78,15 @@ def test_every_pair_of_row_and_window_is_in_time_or_late(late: bool) -> None:
     assert all((end + 2 < 18) == late for end in ends)
 
 
+@pytest.mark.parametrize(("after_us", "time"), [(0, END), (1, END), (2, None), (2 * SECOND + 1, None)])
+def test_the_end_of_a_window_is_the_time_of_what_follows(after_us: int, time: str | None) -> None:
+    """Unless windows take rows behind the watermark: then rows would come behind their own time."""
+    given = AssignWindows("ts", Tumbling(SECOND), TIME, after_us).bind(
+        "s", (Shape(SCHEMA, append_only=True),)
+    )
+    assert (given.shape.time, given.shape.watermark) == (time, time and MARK)
+
+
 @pytest.mark.parametrize("seed", first(1, range(2)))
 def test_merged_windows_follow_inserts_and_deletes(seed: int) -> None:
     shape = Shape(WINDOWED, append_only=False)
