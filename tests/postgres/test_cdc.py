@@ -430,6 +430,96 @@ def test_altered_tables(database: Database, tmp_path: Path) -> None:
         )
 
 
+def test_partitioned_tables(database: Database, tmp_path: Path) -> None:
+    database.run(
+        "CREATE TABLE p (id INT, r INT, PRIMARY KEY (id, r)) PARTITION BY RANGE (r)",
+        "CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10)",
+        "CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (10) TO (20)",
+        "INSERT INTO p VALUES (1, 1), (2, 11)",
+        "CREATE PUBLICATION of_partitions FOR TABLE p",
+    )
+    with opened(tmp_path) as pond:
+        with pytest.raises(InvalidError, match="has the partitions of table"):
+            pond.sql(published(database, "p", ", publication.name = 'of_partitions'"))
+        pond.sql(published(database, "p"))
+        pond.drain()
+        # The second update moves a row to another partition.
+        database.run(
+            "INSERT INTO p VALUES (3, 3), (4, 14)",
+            "UPDATE p SET r = 15 WHERE id = 3",
+            "DELETE FROM p WHERE id = 1",
+        )
+        pond.drain()
+        assert sorted(pond.sql("SELECT * FROM p").fetchall()) == [(2, 11), (3, 15), (4, 14)]
+        database.run("TRUNCATE p")
+        pond.drain()
+        assert pond.sql("SELECT * FROM p").fetchall() == []
+        assert pond.errors().num_rows == 0
+
+
+def test_columns_that_the_server_computes_are_left_out(database: Database, tmp_path: Path) -> None:
+    database.run(
+        "CREATE TABLE c (id INT PRIMARY KEY, v INT, w INT GENERATED ALWAYS AS (v * 2) STORED)",
+        "INSERT INTO c (id, v) VALUES (1, 2)",
+    )
+    with opened(tmp_path) as pond:
+        declared = f"CREATE TABLE c (id INT PRIMARY KEY, w INT) WITH (connector = 'postgres-cdc', connection = '{database.address}')"
+        with pytest.raises(InvalidError, match="is computed by the server"):
+            pond.sql(declared)
+        pond.sql(published(database, "c"))
+        pond.drain()
+        database.run("INSERT INTO c (id, v) VALUES (2, 3)")
+        pond.drain()
+        assert sorted(pond.sql("SELECT * FROM c").fetchall()) == [(1, 2), (2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("of", "message"),
+    [
+        ("TABLE other", "does not have table public.t"),
+        ("TABLE t WITH (publish = 'insert, delete')", "leaves out some kinds of changes"),
+        ("TABLE t WHERE (id > 5)", "leaves out some rows of table public.t"),
+        ("TABLE t (id)", "leaves out column 'v' of table public.t"),
+    ],
+)
+def test_a_publication_without_all_changes_is_refused(
+    of: str, message: str, database: Database, tmp_path: Path
+) -> None:
+    database.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, v INT)",
+        "CREATE TABLE other (id INT PRIMARY KEY)",
+        f"CREATE PUBLICATION given FOR {of}",
+    )
+    with opened(tmp_path) as pond:
+        with pytest.raises(InvalidError, match=message) as error:
+            pond.sql(published(database, "t", ", publication.name = 'given'"))
+        assert "ALTER PUBLICATION" in str(error.value.hint)
+        for statement in str(error.value.hint).removesuffix(" on the server").split("; "):
+            database.run(statement)
+        pond.sql(published(database, "t", ", publication.name = 'given'"))
+        database.run("INSERT INTO t VALUES (1, 1), (9, 9)", "UPDATE t SET v = 2 WHERE id = 1")
+        pond.drain()
+        assert sorted(pond.sql("SELECT * FROM t").fetchall()) == [(1, 2), (9, 9)]
+
+
+def test_a_table_that_leaves_its_publication_stops_the_pond(database: Database, tmp_path: Path) -> None:
+    database.run("CREATE TABLE a (id INT PRIMARY KEY)", "CREATE TABLE b (id INT PRIMARY KEY)")
+    with opened(tmp_path) as pond:
+        pond.sql(published(database, "a, b", ", publication.name = 'two'"))
+        pond.drain()
+        database.run(
+            "ALTER PUBLICATION two DROP TABLE a", "INSERT INTO a VALUES (1)", "INSERT INTO b VALUES (1)"
+        )
+        with pytest.raises(DataError, match="changes were lost: publication 'two' does not have table"):
+            pond.drain()
+        assert pond.sql("SELECT * FROM b").fetchall() == []  # no epoch without the changes of the other table
+
+
+def published(database: Database, tables: str, more: str = "") -> str:
+    given = f"connection = '{database.address}', tables = '{tables}'{more}"
+    return f"CREATE SOURCE s WITH (connector = 'postgres-cdc', {given})"
+
+
 def test_the_slot_advances_only_after_the_commit(database: Database, tmp_path: Path) -> None:
     database.run(*BANK)
 

@@ -23,11 +23,11 @@ import pyarrow.csv as arrow_csv
 from millpond.errors import DataError, InvalidError, MillpondError
 from millpond.operators.decode_changes import CHANGE_LOG, DELETE_OP, PUT_OP, TRUNCATE_OP
 from millpond.operators.source_traits import RestoresSplits
-from millpond.sources import pgoutput, postgres_connection, postgres_copy
+from millpond.sources import pgoutput, postgres_connection, postgres_copy, postgres_publication
 from millpond.sources.pgoutput import UNCHANGED, Row
 from millpond.sources.pgoutput_columns import BYTES_MAX, LoggedMessages, LoggedTable, decoded
-from millpond.sources.postgres_copy import identifier, lsn_number, lsn_text
-from millpond.sources.postgres_schema import PostgresTable, places_of
+from millpond.sources.postgres_copy import lsn_number, lsn_text
+from millpond.sources.postgres_schema import PostgresTable, identifier, places_of
 from millpond.sources.source import Advance, Poll, Split
 from millpond.sources.unavailable import away
 from millpond.state.tables.table_spec import TableSpec
@@ -145,6 +145,9 @@ class PostgresSource(RestoresSplits):
         names = identifier(self.publication)
         messages = [row[0] for row in cursor.execute(_PEEK, [self.slot, max(1, max_rows), names]).fetchall()]
         splits, changes = self._transactions(messages, reached, int(position["seq"]), max_rows)
+        wrong = postgres_publication.changed(server, self.publication, self.tables)
+        if wrong is not None:
+            raise wrong
         _peeked[self.connection, self.slot] = tuple(splits)
         if not splits and flushed - reached > IDLE_BYTES:
             splits = [self._split({"lsn": lsn_text(flushed), "seq": position["seq"]}, 0, {}, b"")]

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from millpond.errors import InvalidError
-from millpond.sources import postgres_connection
-from millpond.sources.postgres_schema import PostgresTable
+from millpond.sources import postgres_connection, postgres_publication
+from millpond.sources.postgres_schema import PostgresTable, identifier
 
 _PIECE_ROWS = 20_000
 _PIECE_BYTES = 8 << 20
@@ -140,22 +140,7 @@ def prepare(address: str, slot: str, publication: str, tables: Sequence[Postgres
                 detail=f"wal_level is {level!r} on {postgres_connection.place_of(address)}",
                 hint="ALTER SYSTEM SET wal_level = 'logical', and restart the server",
             )
-        listed = ", ".join(f"{identifier(t.namespace)}.{identifier(t.name)}" for t in tables)
-        known = server.execute("SELECT 1 FROM pg_publication WHERE pubname = %s", [publication]).fetchone()
-        if known is None:
-            server.execute(f"CREATE PUBLICATION {identifier(publication)} FOR TABLE {listed}")
-        published = {
-            (row[0], row[1])
-            for row in server.execute(
-                "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s", [publication]
-            ).fetchall()
-        }
-        missing = [t.relation for t in tables if (t.namespace, t.name) not in published]
-        if missing:
-            raise InvalidError(
-                f"publication {publication!r} does not have table {missing[0]}",
-                hint=f"ALTER PUBLICATION {identifier(publication)} ADD TABLE {missing[0]} on the server",
-            )
+        postgres_publication.ensure(server, publication, tables)
         if server.execute("SELECT 1 FROM pg_replication_slots WHERE slot_name = %s", [slot]).fetchone():
             server.execute("SELECT pg_drop_replication_slot(%s)", [slot])
     except psycopg.Error as error:
@@ -167,10 +152,6 @@ def _make_slot(maker: Any, slot: str) -> tuple[int, str]:
     made = maker.execute(f"CREATE_REPLICATION_SLOT {identifier(slot)} LOGICAL pgoutput EXPORT_SNAPSHOT")
     row = made.fetchone()
     return lsn_number(row[1]), row[2]
-
-
-def identifier(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def lsn_number(text: str) -> int:

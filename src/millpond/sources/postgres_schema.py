@@ -58,6 +58,7 @@ class ServerColumn:
     modifier: int
     shown: str  # the type as PostgreSQL writes it
     required: bool
+    computed: bool = False  # by the server from other columns: it is not in the log
 
     @property
     def sql_type(self) -> str:
@@ -92,7 +93,7 @@ def fits(type_oid: int, modifier: int, wanted: pa.DataType) -> bool:
 
 _COLUMNS = """
 SELECT a.attname, a.atttypid::int8, a.atttypmod, format_type(a.atttypid, a.atttypmod), a.attnotnull,
-       coalesce(a.attnum = ANY (i.indkey), false), c.relreplident, c.relkind::text
+       coalesce(a.attnum = ANY (i.indkey), false), c.relreplident, c.relkind::text, a.attgenerated::text <> ''
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
@@ -110,7 +111,7 @@ def describe(connection: Any, namespace: str, name: str) -> tuple[list[ServerCol
         )
     if rows[0][7] not in ("r", "p"):
         raise InvalidError(f"{namespace}.{name} is not a table", hint="views have no log of changes")
-    columns = [ServerColumn(r[0], r[1], r[2], r[3], r[4]) for r in rows]
+    columns = [ServerColumn(r[0], r[1], r[2], r[3], r[4], r[8]) for r in rows]
     return columns, tuple(r[0] for r in rows if r[5])
 
 
@@ -124,6 +125,11 @@ def check_definition(table: PostgresTable, columns: list[ServerColumn], primary:
                 f"table {table.relation} has no column {field.name!r}",
                 detail=f"its columns are {', '.join(known)}",
                 hint="leave the columns out: they are then those of the table",
+            )
+        if found.computed:
+            raise InvalidError(
+                f"column {field.name!r} of {table.relation} is computed by the server and not in its log",
+                hint="leave it out, and compute it in a view",
             )
         if not fits(found.type, found.modifier, field.type):
             raise InvalidError(
@@ -142,6 +148,10 @@ def check_definition(table: PostgresTable, columns: list[ServerColumn], primary:
             detail=f"the definition says ({', '.join(table.key)})",
             hint="declare the same key",
         )
+
+
+def identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def places_of(relation: pgoutput.LoggedRelation, table: PostgresTable) -> list[int]:

@@ -24,6 +24,7 @@ from millpond.operators.scan import Scan
 from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.sources import postgres_connection
 from millpond.sources.postgres_cdc import PostgresSource
+from millpond.sources.postgres_publication import check_existing
 from millpond.sources.postgres_schema import PostgresTable, check_definition, describe
 from millpond.sources.unavailable import named
 from millpond.sql.binding.catalog import columns_of
@@ -204,7 +205,7 @@ def _described(
     """A table with the columns and the key that the server says."""
     server = postgres_connection.shared(_address(options))
     columns, key = describe(server, namespace, name)
-    made = tuple(SqlColumn(c.name, c.sql_type, required=c.name in key) for c in columns)
+    made = tuple(SqlColumn(c.name, c.sql_type, required=c.name in key) for c in columns if not c.computed)
     table = PostgresTable(namespace, name, stored_schema(made), key)
     check_definition(table, columns, key)
     return table, made
@@ -228,6 +229,8 @@ def _source(options: Mapping[str, str], name: str, tables: Sequence[PostgresTabl
                 hint="each source needs a slot of its own; leave slot.name out, or choose another name",
             )
     publication = options.get("publication.name", slot)
+    if publication != slot:
+        check_existing(postgres_connection.shared(address), publication, tables)
     return PostgresSource(address, tuple(tables), slot, publication, lost)
 
 
