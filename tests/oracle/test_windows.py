@@ -37,6 +37,10 @@ FIRST = int(os.environ.get("MILLPOND_ORACLE_FIRST", "0"))
 US = datetime.timedelta(microseconds=1)
 
 
+def passed_on(row: Any) -> dict[str, int]:
+    return {"id": row.id}
+
+
 class WindowWorld:
     """A pond with the contents of one kind of windows, and what was fed into it."""
 
@@ -63,6 +67,8 @@ class WindowWorld:
         )
         for name in case.contents:
             CONTENTS[name].build(windowed, case.key).view(name)
+        if not case.merges:
+            windowed.process(passed_on, {"id": int}).view("processed")
         windowed.late().view("late")
 
     def play(self, epochs: int) -> None:
@@ -119,6 +125,9 @@ class WindowWorld:
             ]
             every = {(p["id"], p["window_start"], p["window_end"]) for p in assigned(case, self.rows)}
             assert set(gone) <= every, "a late row is in a window that is not its own"
+        if not case.merges:
+            given = Counter(r["id"] for r in self.harness.view("processed"))
+            assert given == Counter(p["id"] for p in pairs), "each row once in each of its windows"
         if case.mode == "discarding":
             assert all(p["_w"] > 0 for p in self.panes)
             assert totals(case, self.panes, "n", "total") == totals(

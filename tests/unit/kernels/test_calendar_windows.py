@@ -24,6 +24,7 @@ CHANGES = [
     ("Europe/Berlin", "2024-10-27"),
     ("America/Santiago", "2024-09-08"),  # midnight does not exist
     ("Asia/Beirut", "2024-03-31"),  # nor here
+    ("America/Toronto", "1919-03-30"),  # the hour from half past eleven does not exist
     ("America/Havana", "2024-11-03"),  # one o'clock comes twice, at midnight summer time
     ("Australia/Lord_Howe", "2024-04-07"),  # half an hour
     ("Pacific/Apia", "2011-12-30"),  # the whole day does not exist
