@@ -346,8 +346,8 @@ class _Reader:
 
     def result(self) -> str:
         form = self.form
-        if self.text[self.at :].strip() == "-" and form.sign:
-            self.negative = True
+        if form.sign and self.text.rstrip()[-1:] == "-" and self.text.rstrip() != "-":
+            self.negative = True  # also where the text has fewer digits than the format
         if not self.whole and not self.rest:
             raise ValueError(f'invalid input syntax for type numeric: "{self.text}"')
         if len(self.whole.lstrip("0")) > form.before + form.scaled:

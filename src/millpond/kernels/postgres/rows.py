@@ -100,9 +100,12 @@ def _tuple(value: Any) -> Any:
 def column_of(kind: pa.DataType, found: list[Any]) -> pa.Array:
     """An Arrow column of results."""
     if pa.types.is_interval(kind):
-        return pa.array(
-            [None if v is None else pa.MonthDayNano([v[0], v[1], v[2] * 1000]) for v in found], kind
-        )
+        try:
+            return pa.array(
+                [None if v is None else pa.MonthDayNano([v[0], v[1], v[2] * 1000]) for v in found], kind
+            )
+        except (OverflowError, pa.ArrowInvalid) as error:
+            raise RowFailure("interval out of range") from error
     if pa.types.is_timestamp(kind) or pa.types.is_time64(kind):
         return pa.array(found, pa.int64()).view(kind)
     if pa.types.is_date32(kind):

@@ -137,7 +137,8 @@ def _field(part: FormatPart, m: _Moment) -> str:
     if name in ("MON", "Mon", "mon"):
         return _name(name, MONTHS[m.month - 1][:3], 0, fill) if m.month else ""
     if name in ("RM", "rm"):
-        return _name(name, ROMAN_MONTHS[m.month - (m.month > 0)], 4, fill) if m.month else ""
+        month = m.month or (12 if m.year > 0 else 1)  # of whole years
+        return _name(name, ROMAN_MONTHS[month - (month > 0)], 4, fill) if m.month or m.year else ""
     if name == "MM":
         return _number(m.month, 2, fill)
     if name == "DD":

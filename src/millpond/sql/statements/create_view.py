@@ -24,17 +24,24 @@ from millpond.sql.text.emit_clause import (
     take_emission_before,
 )
 from millpond.sql.text.options import no_options, only, read_options
-from millpond.sql.text.parse import Words
+from millpond.sql.text.parse import SqlFragment, Words
 from millpond.sql.text.time_windows import as_plain_sql
 
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
 
 
+def _refuse_into(query: SqlFragment) -> None:
+    at = query.find("INTO")
+    if at is not None:
+        query.fail("views must not contain SELECT INTO", at)
+
+
 def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
     def called(session: SqlSession, words: Words) -> Result:
         exists = words.if_not_exists()
         name = words.name("name of the view")
+        _refuse_into(words.rest)
         text, _ = view_text(words, closes=False)
 
         def make(builder: Builder) -> SqlObject:
@@ -59,6 +66,7 @@ def run_materialized(replaces: bool) -> Callable[[SqlSession, Words], Result]:
         exists = words.if_not_exists()
         name = words.name("name of the view")
         exact, error_bound = take_exact(words), take_error_bound(words)
+        _refuse_into(words.rest)
         text, emission = view_text(words, closes=True)
 
         def make(builder: Builder) -> SqlObject:

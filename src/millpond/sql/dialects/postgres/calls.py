@@ -48,6 +48,7 @@ _SYNTAX = ("regexp_matches", "regexp_full_match", "date_part")
 def rewritten_call(node: Tree, text: bytes) -> bool:
     """Change a node in place; True if it is done and means what PostgreSQL says."""
     if node.get("type") == "TABLE_FUNCTION":
+        _read_literals(node["function"]["function_name"].lower(), node["function"])
         changed = in_from(node)
         if not changed:
             node["function"][_IN_FROM] = True  # its own turn comes next
@@ -61,6 +62,9 @@ def rewritten_call(node: Tree, text: bytes) -> bool:
         return _escaped(name, node)
     if aggregated(name, node):
         return True
+    if name in ("lag", "lead") and len(node["arguments"]) == 3:
+        _with_common_type(node["arguments"])
+    _read_literals(name, node)
     if node["class"] == "WINDOW" or node.pop(_IN_FROM, False):
         return False
     if name in _SYNTAX and not _is_written(name, node, text):
@@ -88,6 +92,36 @@ def rewritten_call(node: Tree, text: bytes) -> bool:
             form["expression"] = expression(f"'{form['expression']['column_names'][-1]}'")
     pack(name, node)
     return False
+
+
+def _with_common_type(arguments: list[Tree]) -> None:
+    """Give the value of lag and lead the type that it has in common with the default."""
+    value, default = arguments[0], arguments[2]["expression"]
+    kind = (default.get("literal") or {}).get("kind")
+    if kind not in ("INTEGER", "STRING", "NULL_LITERAL"):
+        made = expression("CASE WHEN true THEN a ELSE b END")
+        made["case_checks"][0]["then_expr"], made["else_expr"] = value["expression"], {**default}
+        value["expression"] = made
+
+
+_OF_BYTES = ("encode", "get_bit", "get_byte", "set_bit", "set_byte", "sha224", "sha256", "sha384", "sha512")
+_DOCUMENTS = {"jsonb_set": (0, 2), "jsonb_set_lax": (0, 2), "jsonb_insert": (0, 2)}  # which are jsonb
+_NO_DOCUMENT = ("jsonb_build_object", "jsonb_build_array", "jsonb_object", "jsonb_agg", "jsonb_object_agg")
+
+
+def _read_literals(name: str, node: Tree) -> None:
+    """Read literals in quotes as the type that the function takes."""
+    if name in _OF_BYTES:
+        places, reader = (0,), "bytea_in"
+    elif name.startswith("jsonb_") and name not in _NO_DOCUMENT:
+        places, reader = _DOCUMENTS.get(name, (0,)), "jsonb_in"
+    else:
+        return
+    for place in places:
+        if place < len(node["arguments"]) and not node["arguments"][place]["name"]:
+            given = node["arguments"][place]
+            if (given["expression"].get("literal") or {}).get("kind") == "STRING":
+                given["expression"] = called(reader, given["expression"])
 
 
 def _escaped(name: str, node: Tree) -> bool:

@@ -14,6 +14,9 @@ from millpond.sql.dialects.parse_tree import Tree
 from millpond.sql.dialects.postgres.tree_parts import become, expression
 
 CATALOG = "__pg"
+_PRECISE = re.compile(rb"timestamp\s*\(\s*(\d)\s*\)", re.IGNORECASE)
+_DATES = ("date", "timestamp", "timestamptz", "timestamp with time zone")
+_MONTH_FIRST = re.compile(r"\s*(\d{1,2})([-/.])(\d{1,2})\2(\d{4}|\d{2})(?![\d-])")
 _WHOLE = re.compile(r"\s*[+-]?\d+\s*")
 _DECIMAL = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*")
 DIGITS = 38
@@ -88,6 +91,14 @@ def rewrite_cast(node: Tree, sql: bytes) -> bool:
     name = str(path[-1]).lower()
     literal = child.get("literal") or {}
     to, sized = _TO.get(name), kind["children"]
+    if name in _DATES and literal.get("kind") == "STRING":
+        return _date_in_order(literal)
+    if name in ("blob", "bytea") and child.get("class") != "CONSTANT":
+        _call(node, "bytea_of", [child])
+        return True
+    if name.startswith("timestamp_") and (digits := _PRECISE.match(sql, int(kind["query_location"]))):
+        _call(node, "timestamp_of", [child, _integer(int(digits[1]))])
+        return True
     if name == "name" and not sized:  # the type of names in the catalog: a text of at most 63 bytes
         _call(node, "name", [child])
         return True
@@ -163,7 +174,7 @@ def _sized(node: Tree, sql: bytes, sized: list[Tree]) -> bool:
             return False
         _call(node, "text_of", [node["child"]])
         return True
-    size = sized[0] if sized else {**_NOWHERE, "literal": {"kind": "INTEGER", "text": "1"}}
+    size = sized[0] if sized else _integer(1)
     if not sized and written.startswith(b"bpchar"):
         _call(node, "text_of", [node["child"]])
         return True
@@ -178,6 +189,25 @@ _NOWHERE: Tree = {
     "query_location": (1 << 64) - 1,
     "query_location_length": 0,
 }
+
+
+def _date_in_order(literal: Tree) -> bool:
+    """Write month, day and year of a literal in DuckDB's order; a year of two digits is the nearest one."""
+    found = _MONTH_FIRST.match(str(literal["text"]))
+    if found is None:
+        return False
+    month, day, year = int(found[1]), int(found[3]), int(found[4])
+    if not (1 <= month <= 12 and 1 <= day <= 31):
+        text = str(literal["text"])
+        raise InvalidError(f'date/time field value out of range: "{text}"', hint="write it as 2024-12-31")
+    if len(found[4]) == 2:
+        year += 2000 if year < 70 else 1900
+    literal["text"] = f"{year:04d}-{month:02d}-{day:02d}{str(literal['text'])[found.end() :]}"
+    return True
+
+
+def _integer(value: int) -> Tree:
+    return {**_NOWHERE, "literal": {"kind": "INTEGER", "text": str(value)}}
 
 
 def _become(node: Tree, other: Tree) -> None:

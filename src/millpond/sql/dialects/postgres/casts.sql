@@ -1,5 +1,5 @@
 -- Casts: from text as PostgreSQL reads a value, to text as it writes one.
--- internal: text_of name fitted padded
+-- internal: text_of name fitted padded timestamp_of bytea_of
 
 create macro __pg.int2
     (x varchar) as case when regexp_full_match(x, '\s*[+-]?\d+\s*') then cast(x as smallint) when x is not null then error('invalid input syntax for type smallint: "' || x || '"') end,
@@ -28,6 +28,8 @@ create macro __pg.numeric
     (x integer) as cast(x as decimal(10, 0)),
     (x bigint) as cast(x as decimal(19, 0)),
     (x hugeint) as cast(x as decimal(38, 0)),
+    (x float) as cast(printf('%.6g', x) as double),
+    (x double) as cast(printf('%.15g', x) as double),
     (x varchar) as case
         when regexp_matches(x, '\.\d{16}\d*[1-9]') then error('a numeric from a text has at most 16 digits after the point')
         else cast(x as decimal(38, 16))
@@ -50,6 +52,13 @@ create macro __pg.fitted(x, n) as case when length(__pg.text_of(x)) <= n then __
 
 create macro __pg.padded(x, n) as case when length(rtrim(__pg.text_of(x), ' ')) <= n then rtrim(__pg.text_of(x), ' ')
     when x is not null then error('value too long for type character(' || n || ')') end;
+
+create macro __pg.timestamp_of(x, p) as case when isfinite(cast(x as timestamp))
+    then make_timestamp(cast(round(epoch_us(cast(x as timestamp)), p - 6) as bigint)) else cast(x as timestamp) end;
+
+create macro __pg.bytea_of
+    (x varchar) as "pg.bytea_in.1"(x),
+    (x) as cast(x as blob);
 
 create macro __pg.name(x) as left(__pg.text_of(x), 63);
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from millpond.sql.dialects.parse_tree import Tree
 from millpond.sql.dialects.postgres.tree_parts import become, called
+from millpond.sql.dialects.postgres.unknown_literals import is_jsonb
 
 _STAYS = "is_part_of_a_chain"
 
@@ -28,6 +29,12 @@ def concatenated(node: Tree) -> bool:
         inner[_STAYS] = True
     node.pop(_STAYS, False)
     texts = [_quoted(part) for part in parts]
+    if any(map(is_jsonb, parts)):
+        parts = [
+            called("jsonb_in", part) if text is not None else part
+            for part, text in zip(parts, texts, strict=True)
+        ]
+        texts = [None]
     if any(text is not None and not text.lstrip().startswith(("{", "[")) for text in texts):
         for inner in _chain(node):
             for place in inner["arguments"]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 
+from millpond.errors import InvalidError
 from millpond.sql.dialects.postgres.call_syntax import SUSPECT, call_edit
 
 # Quoted text, names, comments and parameters, numbers, words, operators, and single signs.
@@ -246,7 +247,7 @@ def _literals(tokens: list[_Token], sql: str) -> list[tuple[int, int, str]]:
             edits.append((token.start, end, value))
         elif token.kind == "text" and token.text[0] in "eE" and re.search(r"\\[uU]", token.text):
             shown = re.sub(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8}))", _escaped, token.text)
-            edits.append((token.start, token.end, shown))
+            edits.append((token.start, token.end, _paired(shown)))
         elif token.kind == "text":
             last = n
             while (
@@ -267,7 +268,15 @@ def _literals(tokens: list[_Token], sql: str) -> list[tuple[int, int, str]]:
 def _unicode(body: str, escape: str = "\\") -> str:
     mark = re.escape(escape)
     pattern = re.compile(rf"{mark}(?:{mark}|\+([0-9a-fA-F]{{6}})|([0-9a-fA-F]{{4}}))")
-    return "'" + pattern.sub(lambda m: escape if m[0] == escape * 2 else _escaped(m), body) + "'"
+    return _paired("'" + pattern.sub(lambda m: escape if m[0] == escape * 2 else _escaped(m), body) + "'")
+
+
+def _paired(text: str) -> str:
+    """Put the two halves of a character together that UTF-16 writes as a pair."""
+    try:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError as error:
+        raise InvalidError("invalid Unicode surrogate pair") from error
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -1,0 +1,82 @@
+"""Literals and values are read as PostgreSQL reads them; the answers are those of a real server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import millpond
+from millpond import Pond
+from millpond.errors import InvalidError
+
+
+@pytest.fixture(scope="module")
+def pond(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pond]:
+    folder: Path = tmp_path_factory.mktemp("literals")
+    with millpond.open(folder / "pond", engine="inline") as made:
+        made.sql(
+            "CREATE TABLE one (n int, f float8, r real, x text); INSERT INTO one VALUES (1, 0.1, 0.1, '\\xff'); FLUSH"
+        )
+        yield made
+
+
+ANSWERS = {
+    "date '01/02/03'": "2003-01-02",
+    "timestamp '12-31-1969 10:00'": "1969-12-31 10:00:00",
+    "'3/4/75'::date": "1975-03-04",
+    "'2024-01-01 10:00:00.125'::timestamp(2)": "2024-01-01 10:00:00.13",
+    "timestamp(0) '2024-12-31 23:59:59.5'": "2025-01-01 00:00:00",
+    "'infinity'::timestamp(2)": "infinity",
+    "encode('\\x12ab00', 'hex')": "12ab00",
+    "('\\x' || 'abcd')::bytea": "\\xabcd",
+    "x::bytea": "\\xff",
+    "U&'\\d83d\\de00' || E'\\uD83D\\uDE00'": "😀😀",
+    "'[\"a\"]'::jsonb || '[\"c\"]'": '["a", "c"]',
+    "'\"c\"' || '[\"a\"]'::jsonb": '["c", "a"]',
+    "jsonb_set('{\"b\":2}', '{b}', '[1,2]')": '{"b": [1, 2]}',
+    "(SELECT value FROM jsonb_each('{\"b\":[1,2]}'))": "[1, 2]",
+    "(f + 0.2::float8)::numeric": "0.3",
+    "r::numeric": "0.1",
+    "to_number('5.01-', 'FM9.999999S')": "-5.01",
+    "to_number('.01-', '99.99S')": "-0.01",
+    "to_char(interval '12 months', 'rm')": "xii ",
+    "to_char(interval '-12 months', 'RM')": "I   ",
+}
+
+
+@pytest.mark.parametrize("asked", ANSWERS)
+def test_answers(pond: Pond, asked: str) -> None:
+    (found,) = pond.sql(f"SELECT ({asked})::text FROM one").fetchone()
+    assert (
+        found.rstrip("0") == ANSWERS[asked].rstrip("0")
+        if "numeric" in asked or "to_number" in asked
+        else (found == ANSWERS[asked])
+    )
+
+
+def test_answers_in_a_view(pond: Pond) -> None:
+    listed = ", ".join(f"({asked})::text AS c{n}" for n, asked in enumerate(ANSWERS) if "SELECT" not in asked)
+    pond.sql(f"CREATE MATERIALIZED VIEW answers AS SELECT {listed} FROM one")
+    assert pond.sql("SELECT * FROM answers").fetchall() == pond.sql(f"SELECT {listed} FROM one").fetchall()
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("SELECT date '99-01-08'", "date/time field value out of range"),
+        ("SELECT U&'\\db99'", "invalid Unicode surrogate pair"),
+        ("SELECT E'x\\udb99y'", "invalid Unicode surrogate pair"),
+        ("SELECT justify_hours(interval '2147483647 days 24 hrs')", "interval out of range"),
+        ("CREATE VIEW into_view AS SELECT 1 INTO other", "views must not contain SELECT INTO"),
+    ],
+)
+def test_refusals(pond: Pond, asked: str, said: str) -> None:
+    with pytest.raises(InvalidError, match=said):
+        pond.sql(asked)
+
+
+def test_the_default_of_lag_and_its_value_have_one_type(pond: Pond) -> None:
+    asked = "SELECT a, lag(a, 1, 0.7) OVER (ORDER BY a), lead(a, 1, -1.5) OVER (ORDER BY a) FROM (VALUES (1), (2)) v(a)"
+    assert [tuple(map(float, row)) for row in pond.sql(f"{asked} ORDER BY 1")] == [(1, 0.7, 2), (2, 1, -1.5)]
