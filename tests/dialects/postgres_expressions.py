@@ -8,6 +8,7 @@ the two, each is asked alone, because one error hides all others.
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import dataclass
 
 EDGES = {
@@ -23,6 +24,12 @@ EDGES = {
                   "timestamp '2024-03-31 02:30:00.5'", "NULL::timestamp"],
     "interval": ["interval '1 day'", "interval '-1 month'", "interval '1 year 2 months 3 days 04:05:06'",
                  "interval '0'", "interval '36 hours'", "NULL::interval"],
+    "timestamptz": ["timestamptz '2024-03-31 01:30:00+00'", "timestamptz '2024-07-01 10:00 Asia/Tokyo'",
+                    "timestamptz '1969-12-31 23:59:59.25-05'", "NULL::timestamptz"],
+    "int[]": ["ARRAY[1, 2, 3]", "'{}'::int[]", "ARRAY[NULL, 7]", "ARRAY[2147483647]", "NULL::int[]"],
+    "text[]": ["ARRAY['a', 'B']", "'{}'::text[]", "'{\"x y\",NULL,é}'::text[]", "NULL::text[]"],
+    "jsonb": ["'{\"a\": 1, \"b\": [1, null, \"x\"]}'::jsonb", "'[1, {\"c\": true}]'::jsonb", "'\"s\"'::jsonb",
+              "'null'::jsonb", "'{}'::jsonb", "NULL::jsonb"],
 }  # fmt: skip
 # What makes a type: templates whose {type} is another expression.
 MADE = {
@@ -30,7 +37,10 @@ MADE = {
             "(@ {int})", "({int} & {int})", "({int} | {int})", "({int} # {int})", "(~ {int})", "({int} << 2)",
             "({int} >> 1)", "({numeric}::int)", "({float8}::int)", "({bool}::int)", "({date} - {date})",
             "coalesce({int}, {int})", "nullif({int}, {int})", "(CASE WHEN {bool} THEN {int} ELSE {int} END)",
-            "greatest({int}, {int})", "least({int}, {int})", "(({int}::text)::int)"],
+            "greatest({int}, {int})", "least({int}, {int})", "(({int}::text)::int)", "length({text})",
+            "ascii({text})", "position('a' in {text})", "array_length({int[]}, 1)", "cardinality({text[]})",
+            "({int[]})[1]", "array_position({int[]}, {int})", "octet_length({text})", "extract(year from {date})::int",
+            "extract(dow from {timestamp})::int", "strpos({text}, {text})"],
     "bigint": ["({bigint} + {int})", "({int} * {bigint})", "({bigint} / {bigint})", "({bigint} % {int})",
                "({int}::bigint)", "coalesce({bigint}, {int})", "({numeric}::bigint)"],
     "numeric": ["({numeric} + {numeric})", "({numeric} - {int})", "({numeric} * 2)", "({numeric} / {int})",
@@ -40,7 +50,23 @@ MADE = {
                "(- {float8})", "(@ {float8})", "({int}::float8)", "({numeric}::float8)", "coalesce({float8}, {float8})"],
     "text": ["({text} || {text})", "({text} || {int})", "({int}::text)", "({float8}::text)", "({bool}::text)",
              "({date}::text)", "({timestamp}::text)", "({interval}::text)", "({text}::varchar(2))",
-             "coalesce({text}, {text})", "(CASE WHEN {bool} THEN {text} ELSE {text} END)"],
+             "coalesce({text}, {text})", "(CASE WHEN {bool} THEN {text} ELSE {text} END)",
+             "upper({text})", "lower({text})", "left({text}, 2)", "right({text}, -1)", "substr({text}, 2)",
+             "substring({text} from 0 for 3)", "replace({text}, 'a', '日')", "lpad({text}, 4, 'é')", "rpad({text}, 3)",
+             "trim({text})", "btrim({text}, 'a ')", "reverse({text})", "split_part({text}, 'b', 1)", "initcap({text})",
+             "translate({text}, 'ab', 'x')", "concat({text}, {int}, {bool})", "concat_ws('-', {text}, {text})",
+             "repeat({text}, 2)", "overlay({text} placing 'Z' from 2)", "quote_literal({text})", "md5({text})",
+             "({timestamptz}::text)", "({int[]}::text)", "({text[]}::text)", "({jsonb}::text)", "({jsonb} ->> 'a')",
+             "({jsonb} #>> '{b,0}')", "({text[]})[1]", "array_to_string({text[]}, ',', '*')", "({numeric}::text)",
+             "to_char({timestamp}, 'YYYY-MM-DD HH24:MI:SS.US')", "to_char({int}, 'FM9,999,999,999')"],
+    "timestamptz": ["({timestamptz} + {interval})", "({timestamp} AT TIME ZONE 'Europe/Berlin')", "({date}::timestamptz)",
+                    "date_trunc('day', {timestamptz}, 'America/New_York')", "coalesce({timestamptz}, {timestamptz})"],
+    "int[]": ["({int[]} || {int})", "({int[]} || {int[]})", "array_append({int[]}, {int})", "array_remove({int[]}, 2)",
+              "({int[]})[2:]", "(CASE WHEN {bool} THEN {int[]} ELSE {int[]} END)"],
+    "text[]": ["({text[]} || {text})", "string_to_array({text}, 'b')", "array_prepend({text}, {text[]})",
+               "regexp_split_to_array({text}, '')", "({int[]}::text[])"],
+    "jsonb": ["({jsonb} -> 'b')", "({jsonb} -> 0)", "({jsonb} || {jsonb})", "to_jsonb({int})", "to_jsonb({text}::text)",
+              "jsonb_build_object('k', {int}, 'l', {text})", "({jsonb} - 'a')", "to_jsonb({int[]})"],
     "bool": ["({int} = {int})", "({int} < {numeric})", "({text} < {text})", "({text} = {text})", "({date} <= {date})",
              "({float8} > {float8})", "({bool} AND {bool})", "({bool} OR {bool})", "(NOT {bool})", "({int} IS NULL)",
              "({text} LIKE '%a%')", "({text} ILIKE 'A_C')", "({int} BETWEEN {int} AND {int})",
@@ -48,12 +74,19 @@ MADE = {
              "({text} NOT IN ({text}, 'a'))", "({int} IS DISTINCT FROM {int})", "({bool} IS TRUE)",
              "({bool} IS NOT FALSE)", "({bool} IS UNKNOWN)", "({interval} < {interval})", "({interval} = {interval})",
              "({timestamp} > {date})", "({int} = ANY (ARRAY[{int}, {int}]))", "({int} <> ALL (ARRAY[{int}, 1]))",
-             "({text} LIKE ANY (ARRAY['a%', '']))", "({text} SIMILAR TO 'a(b|c)*')"],
+             "({text} LIKE ANY (ARRAY['a%', '']))", "({text} SIMILAR TO 'a(b|c)*')", "({int[]} = {int[]})",
+             "({int[]} < {int[]})", "({int} = ANY ({int[]}))", "({int} < ALL ({int[]}))", "({int[]} @> {int[]})",
+             "({int[]} && {int[]})", "({jsonb} = {jsonb})", "({jsonb} @> {jsonb})", "({jsonb} ? 'a')",
+             "(({int}, {text}) = ({int}, {text}))", "(({int}, {int}) < ({int}, {int}))", "({timestamptz} < {timestamptz})",
+             "({text} ~ '^a')", "({text} ~* 'B$')", "starts_with({text}, 'a')"],
     "date": ["({date} + 1)", "({date} - 31)", "({timestamp}::date)", "coalesce({date}, {date})"],
     "timestamp": ["({timestamp} + {interval})", "({timestamp} - {interval})", "({date} + {interval})", "({date}::timestamp)"],
     "interval": ["({interval} + {interval})", "({interval} - {interval})", "(- {interval})", "({interval} * 2)",
                  "({timestamp} - {timestamp})"],
 }  # fmt: skip
+
+
+_PLACE = re.compile(r"\{(" + "|".join(map(re.escape, EDGES)) + r")\}")
 
 
 @dataclass(frozen=True)
@@ -72,7 +105,4 @@ def _text(rng: random.Random, kind: str, depth: int) -> str:
     if depth == 0 or rng.random() < 0.25:
         return rng.choice(EDGES[kind])
     text = rng.choice(MADE[kind])
-    while (at := text.find("{")) >= 0:
-        end = text.index("}", at)
-        text = text[:at] + _text(rng, text[at + 1 : end], depth - 1) + text[end + 1 :]
-    return text
+    return _PLACE.sub(lambda found: _text(rng, found[1], depth - 1), text)

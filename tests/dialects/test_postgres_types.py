@@ -46,6 +46,14 @@ def test_name_is_a_text_of_63_bytes(pond: Pond) -> None:
     assert pond.sql("SELECT n, m, length(repeat('x', 70)::name) FROM names").fetchone() == ("a", ["b"], 63)
 
 
+def test_between_of_what_is_computed_once(pond: Pond) -> None:
+    pond.sql("CREATE TABLE b (x text); INSERT INTO b VALUES ('5'), ('9'); FLUSH")
+    pond.sql("CREATE MATERIALIZED VIEW bv AS SELECT x FROM b WHERE x::int BETWEEN 1 AND 7")
+    pond.sql("CREATE MATERIALIZED VIEW bw AS SELECT x, x::int NOT BETWEEN 1 AND 7 AS y FROM b")
+    assert pond.sql("SELECT * FROM bv").fetchall() == [("5",)]
+    assert sorted(pond.sql("SELECT * FROM bw")) == [("5", False), ("9", True)]
+
+
 def test_order_by_using(pond: Pond) -> None:
     asked = "SELECT a, b FROM (VALUES (1, 1), (1, 2), (2, 0)) v(a, b) ORDER BY a USING >, b USING <"
     assert pond.sql(asked).fetchall() == [(2, 0), (1, 1), (1, 2)]

@@ -124,6 +124,8 @@ def _call(node: BoundFunction, parts: list[str]) -> str:
         return f"({parts[0]} {name} {parts[1]})"
     if name in _PREFIX and len(parts) == 1:
         return f"({name}{parts[0]})" if name != "@" else f"abs({parts[0]})"
+    if name == "__between":  # DuckDB's, where the value must be computed once only
+        return f"({parts[0]} BETWEEN {parts[1]} AND {parts[2]})"
     if name == "!__postfix":
         return f"factorial({parts[0]})"
     if node.named:

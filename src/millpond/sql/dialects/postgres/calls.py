@@ -111,8 +111,9 @@ _NO_DOCUMENT = ("jsonb_build_object", "jsonb_build_array", "jsonb_object", "json
 
 def _read_literals(name: str, node: Tree) -> None:
     """Read literals in quotes as the type that the function takes."""
+    places: tuple[int, ...] = (0,)
     if name in _OF_BYTES:
-        places, reader = (0,), "bytea_in"
+        reader = "bytea_in"
     elif name.startswith("jsonb_") and name not in _NO_DOCUMENT:
         places, reader = _DOCUMENTS.get(name, (0,)), "jsonb_in"
     else:
