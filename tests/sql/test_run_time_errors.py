@@ -106,6 +106,22 @@ def test_reads_fail_and_changes_are_refused_whole(pond: Pond) -> None:
     )
 
 
+def test_a_refused_change_is_told_as_it_was_written(pond: Pond) -> None:
+    """Functions of the dialect and rewritten clauses stand in the entry, and not in its reason."""
+    pond.sql(f"INSERT INTO t VALUES {GOOD[0]}, {BAD}; FLUSH")
+    said = {
+        "UPDATE t SET b = 7 / a WHERE b || 'x' <> 'y'": "division by zero",
+        "INSERT INTO t (id, a) SELECT 9, id FROM t ON CONFLICT (id) DO UPDATE SET a = excluded.a":
+            "ON CONFLICT DO UPDATE command cannot affect row a second time: "
+            "two rows of the statement have the key (id)=(9)",
+        "DELETE FROM t WHERE (a::text || 'x')::int / 2 = 1": 'invalid input syntax for type integer: "1x"',
+    }  # fmt: skip
+    for sql, reason in said.items():
+        with pytest.raises(InvalidError) as refused:
+            _ = pond.sql(sql).rowcount
+        assert refused.value.detail == f"{sql}: {reason}"
+
+
 def test_views_are_the_batch_query_over_the_rows_that_do_not_fail(pond: Pond) -> None:
     """Random changes, with rows that fail and rows that are mended (law 1: the accounted input)."""
     pond.sql("""

@@ -212,6 +212,7 @@ class SqlSession:
 
     def run_one(self, fragment: SqlFragment, params: Params = None) -> Result:
         block = self.transaction
+        self._asked.said = fragment.said or fragment.sql
         try:
             return self._run_one(fragment, params) if block is None else self._run_in(block, fragment, params)
         except InvalidError as error:
@@ -327,6 +328,9 @@ class SqlSession:
     def send_change(self, change: SessionChange, names: Sequence[tuple[str, str]]) -> Result:
         """Send a change of rows, or add it to the transaction or the text that it is part of."""
         verb = "INSERT" if change.rows is not None else str(change.args["verb"]).upper()
+        said = getattr(self._asked, "said", None)
+        if said not in (None, change.args.get("sql", said)):
+            change.args["said"] = said  # for the reason, if it is refused when it is executed
         if self.transaction is not None:
             applied = self.transaction.change(change)
             return Result.changed(verb, applied.count, names, applied.rows)

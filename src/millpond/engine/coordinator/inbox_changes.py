@@ -12,12 +12,12 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.errors import InvalidError, MillpondError
-from millpond.kernels.value_errors import without_libraries
 from millpond.operators.scan import Scan
 from millpond.operators.source_traits import ReadsInbox
 from millpond.plan.nodes import Plan
 from millpond.sources.source import Split
 from millpond.sql.dml.change_rows import ENTRIES_MAX, changed_rows, goes_with
+from millpond.sql.dml.refusal_reasons import reason_of, with_statement
 from millpond.sql.dml.transaction_entry import CHANGES, items_of
 from millpond.sql.dml.transaction_rows import (
     ExecutedTransactions,
@@ -129,8 +129,7 @@ def made_split(plan: Plan, before: Snapshot, entries: Sequence[Entry]) -> tuple[
             raise  # the text is not the cause
         if len(entries) > 1:
             return made_split(plan, before, entries[:1])  # the others are executed later
-        reason = str(error) if isinstance(error, InvalidError) else f"{type(error).__name__}: {error}"
-        return None, (_rejected(first, reason),)
+        return None, (_rejected(first, reason_of(error)),)
     rejects = tuple(_rejected(entries[n], reason) for n, reason in changed.refused.items())
     counts = {str(entries[n].number): count for n, count in changed.counts.items()}
     what = {"entry": last.number, "table": first.args["table"], FIRST_ENTRY: first.number, COUNTS: counts}
@@ -138,4 +137,4 @@ def made_split(plan: Plan, before: Snapshot, entries: Sequence[Entry]) -> tuple[
 
 
 def _rejected(entry: Entry, reason: str) -> tuple[str, str]:
-    return str(entry.number), without_libraries(f"{entry.args.get('sql')}: {reason}")
+    return str(entry.number), with_statement(entry.args, reason)

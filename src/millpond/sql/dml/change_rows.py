@@ -27,6 +27,7 @@ from millpond.sql.binding.catalog import Catalog
 from millpond.sql.binding.functions import check_known
 from millpond.sql.binding.types import UTC, quoted
 from millpond.sql.dml.conflicts import check_given, same_key, shared_key
+from millpond.sql.dml.refusal_reasons import reason_of
 from millpond.sql.reads.scratch import PLACE, Scratch, returned, thread_scratch
 from millpond.state.manifest.snapshot import Snapshot
 from millpond.state.tables.table_spec import TableSpec
@@ -158,7 +159,7 @@ def _touched(
                     found.answers[number] = answer(scratch, target, whole, args["returning"], number)
         except InvalidError as error:
             found.answers.pop(number, None)
-            found.refused[number] = " ".join(part for part in (error.message, error.detail) if part)
+            found.refused[number] = reason_of(error)
         else:
             found.counts[number] = rows.num_rows
             touched.append(rows.column(PLACE))

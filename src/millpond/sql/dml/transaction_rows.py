@@ -16,12 +16,12 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.errors import ConflictError, InvalidError, MillpondError
-from millpond.kernels.value_errors import without_libraries
 from millpond.plan.nodes import Plan
 from millpond.sql.binding.catalog import Catalog
 from millpond.sql.binding.functions import check_known
 from millpond.sql.dml.change_rows import zone_of
 from millpond.sql.dml.changeable_tables import Applied, ChangeableTables
+from millpond.sql.dml.refusal_reasons import reason_of
 from millpond.sql.dml.transaction_entry import (
     CHANGES,
     READ,
@@ -91,12 +91,12 @@ def execute_transactions(plan: Plan, before: Snapshot, entries: Sequence[Entry])
                     else:
                         applied = _execute(tables, _items(entry), entry.payload)
             except ConflictError as error:
-                done.aborted[entry.number] = _reason(error)
+                done.aborted[entry.number] = reason_of(error)
             except Exception as error:
                 # A bad text must not block the inbox for ever.
                 if isinstance(error, MillpondError) and not isinstance(error, InvalidError):
                     raise  # the text is not the cause
-                done.refused[entry.number] = _reason(error)
+                done.refused[entry.number] = reason_of(error)
                 tables.keep_numbers()
             else:
                 done.counts[entry.number] = [one.count for one in applied]
@@ -198,9 +198,3 @@ def require_condition(tables: ChangeableTables, item: Item) -> None:
     if rows.num_rows != 1 or rows.column(0)[0].as_py() is not True:
         said: Any = item.get("message") or f"required: {' '.join(item['sql'].split())[:200]}"
         raise ConflictError(str(said))
-
-
-def _reason(error: Exception) -> str:
-    if not isinstance(error, MillpondError):
-        return without_libraries(f"{type(error).__name__}: {error}")
-    return without_libraries(": ".join(part for part in (error.message, error.detail) if part))
