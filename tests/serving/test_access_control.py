@@ -80,6 +80,9 @@ READ_SECRET = [
     "SELECT * FROM open, /* */ secret",
     "SELECT * FROM state.step.name",
     "SELECT * FROM millpond.errors",
+    "SELECT value FROM duckdb_settings() WHERE name = 'temp_directory'",
+    'SELECT * FROM "DUCKDB_secrets" ()',
+    "SELECT (SELECT count(*) FROM pragma_database_list())",
 ]
 WRITES = [
     "INSERT INTO open VALUES (1, 'x')",

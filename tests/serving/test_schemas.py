@@ -104,3 +104,15 @@ def test_http_names_them(server: Server) -> None:
             return json.load(answer)
 
     assert {"id": 2, "n": 20} in ask("/v1/views/sales.orders")["rows"]
+
+
+def test_the_catalog_shows_what_the_transaction_has_defined(server: Server) -> None:
+    address = server.urls["pg"].replace("//", "//ann@")
+    ask = "SELECT tablename FROM pg_tables WHERE tablename LIKE 'mine%' ORDER BY tablename"
+    with psycopg.connect(address) as con, psycopg.connect(address, autocommit=True) as other:
+        con.execute("CREATE TABLE mine (id int PRIMARY KEY)")
+        assert con.execute(ask).fetchall() == [("mine",)] and other.execute(ask).fetchall() == []
+        con.execute("CREATE TABLE mine2 (id int PRIMARY KEY)")
+        assert con.execute(ask).fetchall() == [("mine",), ("mine2",)]
+        con.rollback()
+        assert con.execute(ask).fetchall() == other.execute(ask).fetchall() == []

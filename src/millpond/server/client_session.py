@@ -175,6 +175,36 @@ class ClientSession:
         last.warnings = [warning for result in results for warning in result.warnings]
         return last
 
+    def execute_together(self, changes: Sequence[tuple[SqlFragment, Params]]) -> list[Result]:
+        """Run changes of rows that follow each other, in this thread: all in one epoch, or none."""
+        failed: Exception | None = None
+        started = time.perf_counter()
+        with self._session(None) as session:
+            found = [(session.resolved(written, self.search_path), params) for written, params in changes]
+            before = session.host.last_written
+            try:
+                for fragment, _ in found:
+                    self.pool.authorizer.check(self.user, fragment, session)
+                self._user_limits = self.pool.authorizer.limits(self.user)
+                wanted = self.read_limits(self.limits) or None
+                self.pool.pipeline.ensure()
+                with session.together():
+                    results = [session.run(f.sql, params, f.dialect, wanted) for f, params in found]
+                for result in results:
+                    _ = result.rowcount  # waits until the change is executed
+                return results
+            except Exception as error:
+                failed = error
+                raise
+            finally:
+                if session.host.last_written != before:
+                    self._written = session.host.last_written
+                seconds = (time.perf_counter() - started) / len(found)
+                for fragment, _ in found:
+                    verb = verb_of(fragment.sql)
+                    self.pool.audit.ran(self.who, verb, fragment.sql, failed, seconds)
+                    self.pool.activity.ran(self.protocol, verb, outcome_of(failed), seconds)
+
     # -- reads of one key ---------------------------------------------------------------
 
     def allowed_read(self, text: str) -> AllowedRead | None:

@@ -161,11 +161,20 @@ class SqlSession:
     @contextmanager
     def _gathering(self, changes: TextChanges | None) -> Iterator[None]:
         """Gather the changes that this thread makes inside, instead of sending each."""
-        self._asked.gathered = changes
+        before: TextChanges | None = getattr(self._asked, "gathered", None)
+        self._asked.gathered = before if changes is None else changes
         try:
             yield
         finally:
-            self._asked.gathered = None
+            self._asked.gathered = before
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Send the changes that this thread makes inside together, at the end; none if one is refused."""
+        changes = TextChanges(self.host)
+        with self._gathering(changes):
+            yield
+        changes.send()
 
     def take_stdin(self) -> bytes | None:
         """What the text's first COPY … FROM STDIN reads; None if nothing was given."""
@@ -287,6 +296,11 @@ class SqlSession:
             self._variables_before = self.variables
             self.transaction = SqlTransaction(self, read_only=read_only)
             return self.transaction
+
+    @property
+    def has_definitions(self) -> bool:
+        """Are there definitions that are not committed, which only this session sees?"""
+        return self._pending is not None
 
     def require_transaction(self, what: str) -> SqlTransaction:
         if self.transaction is None:

@@ -116,6 +116,13 @@ class GrantedAccess:
             if besides is None or name.lower() != besides.lower():
                 self._need(user, "SELECT", name)
         for n in range(len(statement) - 2):
+            own = statement.tokens[n].text.lower().startswith(_OF_THE_SERVER)
+            if (
+                own
+                and statement.word(n + 1) == "("
+                and statement.tokens[n].token_type is not TokenType.STRING
+            ):
+                self._need(user, "ADMIN", POND)
             if statement.word(n + 1) != "." or statement.tokens[n].token_type is TokenType.STRING:
                 continue
             schema, name = statement.tokens[n].text.lower(), statement.tokens[n + 2].text.lower()
@@ -192,6 +199,7 @@ class GrantedAccess:
         )
 
 
+_OF_THE_SERVER = ("duckdb_", "pragma_")  # functions that show settings and folders of the server
 _NO_ROWS = ("sink", "index", "function")
 
 

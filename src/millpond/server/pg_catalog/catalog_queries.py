@@ -125,7 +125,8 @@ class CatalogQueries:
 
         def read(session: SqlSession) -> tuple[Any, Any]:
             with session.lock:
-                return session.host.program()[1], session.catalog
+                version = object() if session.has_definitions else session.host.program()[1]
+                return version, session.catalog
 
         self._lock.acquire()
         try:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+import itertools
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from millpond.server.pgwire.copy_in import receive_copy
 from millpond.server.pgwire.copy_out import send_copy
 from millpond.server.pgwire.data_rows import RowEncoder
 from millpond.server.pgwire.error_reports import PgError, error_response, notice
+from millpond.server.pgwire.joined_changes import JoinedChanges, joins
 from millpond.server.pgwire.outcome import (
     Outcome,
     PgPortal,
@@ -50,12 +52,17 @@ class Conversation:
         self._next = next_message
         self._portals: dict[str, PgPortal] = {}
         self.is_skipping = False  # after an error, until Sync
+        self.joined = JoinedChanges()  # of this pipeline, not sent yet
         self._loop = asyncio.get_running_loop()
 
     async def handle(self, message: m.ClientMessage) -> None:
         """Answer one message."""
         if self.is_skipping and not isinstance(message, m.Sync | m.SimpleQuery | m.Terminate):
             return
+        if self.joined and not self._may_join(message):
+            ran = await self._run_joined()
+            if not ran and not isinstance(message, m.Sync | m.SimpleQuery):
+                return
         match message:
             case m.SimpleQuery():
                 self.is_skipping = False
@@ -82,10 +89,59 @@ class Conversation:
                 except ClientGoneError:
                     raise
                 except (MillpondError, Exception) as error:
-                    self.is_skipping = True
-                    self.runner.client.fail_transaction()
-                    self.transport.put(error_response(error))
-                    await self.transport.flush()  # clients wait for it before they send Sync
+                    await self._failed(error)
+
+    async def _failed(self, error: Exception) -> None:
+        """The answer to a message of the extended protocol that fails; what it is joined with is not sent."""
+        self.joined.clear()
+        self.is_skipping = True
+        self.runner.client.fail_transaction()
+        self.transport.put(error_response(error))
+        await self.transport.flush()  # clients wait for it before they send Sync
+
+    # -- changes that follow each other ---------------------------------------------------
+
+    def _put(self, answer: bytes) -> None:
+        """An answer of the extended protocol, behind those that wait for changes."""
+        if self.joined:
+            self.joined.put(answer)
+        else:
+            self.transport.put(answer)
+
+    def _may_join(self, message: m.ClientMessage) -> bool:
+        """Can the changes that wait, wait on: does the message neither end the pipeline nor read?"""
+        match message:
+            case m.ExecutePortal():
+                found = self._portals.get(message.portal)
+                return found is not None and not found.done and joins(found.statement.fragment)
+            case m.Describe(kind="P"):
+                found = self._portals.get(message.name)
+                return found is not None and joins(found.statement.fragment)
+            case m.Describe():
+                prepared = self.runner.prepared.get(message.name)
+                return prepared is not None and joins(prepared.fragment)
+            case m.Bind():
+                prepared = self.runner.prepared.get(message.statement)
+                return prepared is not None and joins(prepared.fragment)
+            case _:
+                return isinstance(message, m.Parse | m.CloseNamed)
+
+    async def _run_joined(self) -> bool:
+        """Run the changes that wait, and give their answers; False if they failed."""
+        joined = self.joined
+        try:
+            if len(joined.changes) == 1:
+                made = [await self.runner.run(*joined.changes[0], self._notice)]
+            else:
+                made = await self.runner.run_together(joined.changes)
+        except (MillpondError, Exception) as error:
+            await self._failed(error)
+            return False
+        for outcome in made:
+            self._send_notices(outcome)
+        self.transport.put(joined.answers([outcome.tag for outcome in made]))
+        joined.clear()
+        return True
 
     async def _refused(self, error: Exception) -> None:
         """The answer to a message that is a whole request, as a Query is."""
@@ -118,8 +174,16 @@ class Conversation:
             fragments = await self._split(text)
             if not fragments:
                 self.transport.put(m.EMPTY_QUERY)
-            for begin, own in fragments:
-                start = begin
+            left = list(fragments)
+            while left:
+                if len(together := self._leading_changes(left)) > 1:
+                    start = left[0][0]
+                    del left[: len(together)]
+                    for outcome in await self.runner.run_together([(one, ()) for one in together]):
+                        self._send_notices(outcome)
+                        self.transport.put(m.command_complete(outcome.tag))
+                    continue
+                start, own = left.pop(0)
                 if own.word(0) == "COPY":
                     await self._copy(parse_copy(await self._resolved(own)))
                     continue
@@ -134,6 +198,12 @@ class Conversation:
             self.runner.client.fail_transaction()
             self.transport.put(error_response(error, start=start))
         await self._ready()
+
+    def _leading_changes(self, left: Sequence[tuple[int, SqlFragment]]) -> list[SqlFragment]:
+        """The changes of rows at the begin of a text that are one transaction."""
+        if self.runner.status != "I":
+            return []
+        return [own for _, own in itertools.takewhile(lambda found: joins(found[1]), left)]
 
     async def _split(self, text: str) -> list[tuple[int, SqlFragment]]:
         """The statements of a text and where each begins; a long text is read in a thread."""
@@ -197,7 +267,7 @@ class Conversation:
                 await self._execute(message)
             case m.CloseNamed():
                 (self._portals if message.kind == "P" else self.runner.prepared).pop(message.name, None)
-                self.transport.put(m.CLOSE_COMPLETE)
+                self._put(m.CLOSE_COMPLETE)
             case m.BrokenMessage():
                 raise message.error
             case _:
@@ -220,7 +290,7 @@ class Conversation:
             made.text = fragment.sql
             made.read = self.runner.client.allowed_read(made.text)
         self.runner.prepared[message.name] = made
-        self.transport.put(m.PARSE_COMPLETE)
+        self._put(m.PARSE_COMPLETE)
 
     def _prepared(self, name: str) -> PgStatement:
         found = self.runner.prepared.get(name)
@@ -251,7 +321,7 @@ class Conversation:
             for data, oid, form in zip(message.values, types, formats, strict=True)
         ]
         self._portals[message.portal] = PgPortal(prepared, params, message.result_formats)
-        self.transport.put(m.BIND_COMPLETE)
+        self._put(m.BIND_COMPLETE)
 
     def _portal(self, name: str) -> PgPortal:
         found = self._portals.get(name)
@@ -264,7 +334,7 @@ class Conversation:
         if message.kind == "S":
             prepared = self._prepared(message.name)
             shape = await self.runner.describe(prepared)
-            self.transport.put(m.parameter_description(shape.params))
+            self._put(m.parameter_description(shape.params))
             columns: Any = shape.columns
             formats: tuple[int, ...] = ()
         elif message.name not in self._portals and self.runner.cursors.columns_of(message.name) is not None:
@@ -283,13 +353,13 @@ class Conversation:
                 columns = (await self.runner.describe(portal.statement)).columns
             formats = portal.formats
         if columns is None:
-            self.transport.put(m.NO_DATA)
+            self._put(m.NO_DATA)
         else:
             self._check_formats(formats, len(columns))
             if portal is not None and portal.row is not None:
-                self.transport.put(portal.statement.row_description(columns, formats))
+                self._put(portal.statement.row_description(columns, formats))
             else:
-                self.transport.put(m.row_description(fields_of(columns, formats)))
+                self._put(m.row_description(fields_of(columns, formats)))
 
     async def _point_row(self, portal: PgPortal) -> PointRow | None:
         """The row of a portal whose statement reads one key, if it can be read at once."""
@@ -318,14 +388,22 @@ class Conversation:
         portal = self._portal(message.portal)
         fragment = portal.statement.fragment
         if fragment is None:
-            self.transport.put(m.EMPTY_QUERY)
+            self._put(m.EMPTY_QUERY)
             return
         if fragment.word(0) == "COPY":
             await self._copy(parse_copy(await self._resolved(fragment)))
             return
+        if self.runner.status == "I" and not portal.done and portal.outcome is None and joins(fragment):
+            if self.joined.is_full and not await self._run_joined():
+                return
+            self.joined.add((fragment, portal.params))
+            portal.done = True
+            return
         if (row := await self._point_row(portal)) is not None:
             self._one_row(portal, row, message.rows_max)
             return
+        if portal.done:
+            raise PgError("55000", f'portal "{message.portal}" cannot be run')
         outcome = await self._outcome(portal)
         if outcome.columns is not None:
             self._check_formats(portal.formats, len(outcome.columns))
@@ -333,8 +411,6 @@ class Conversation:
             await self._all_rows(outcome, portal.formats)
             return
         if outcome.table is None:
-            if portal.done:
-                raise PgError("55000", f'portal "{message.portal}" cannot be run')
             portal.done = True
             self.transport.put(m.command_complete(outcome.tag))
             return

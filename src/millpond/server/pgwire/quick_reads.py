@@ -49,7 +49,8 @@ class QuickReads:
     def answer(self, data: bytearray) -> int:
         """Answer the groups at the start of the data; returns their size in bytes."""
         at = 0
-        if self._conversation.is_skipping or self._runner.client.in_transaction:
+        conversation = self._conversation
+        if conversation.is_skipping or conversation.joined or self._runner.client.in_transaction:
             return 0
         for _ in range(TURN_GROUPS):
             if not data.startswith((b"B", b"P"), at) or not self._transport.may_write:

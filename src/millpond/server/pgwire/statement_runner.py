@@ -14,6 +14,7 @@ from millpond.server.pg_catalog.catalog_queries import CatalogQueries
 from millpond.server.pgwire.cursors import Cursors
 from millpond.server.pgwire.describe import CHANGES, QUERIES, describe, parameter_count, text_params
 from millpond.server.pgwire.error_reports import PgError
+from millpond.server.pgwire.joined_changes import Change
 from millpond.server.pgwire.outcome import Outcome, PgStatement, StatementShape, of_rows
 from millpond.server.pgwire.session_settings import SessionSettings
 from millpond.server.pgwire.shape_cache import ShapeCache
@@ -100,6 +101,13 @@ class StatementRunner:
         made = await self.run(prepared.fragment, params, on_notice, learn=bool(params))
         prepared.read = self.client.allowed_read(prepared.text)
         return made
+
+    async def run_together(self, changes: Sequence[Change]) -> list[Outcome]:
+        """Run changes that follow each other: all of them in one epoch, or none."""
+        self.said = changes[0][0].sql[:SAID_MAX]
+        items = [(fragment, list(params) or None) for fragment, params in changes]
+        results = await self.client.in_thread(lambda: self.client.execute_together(items))
+        return [outcome_of(result, fragment) for result, (fragment, _) in zip(results, items, strict=True)]
 
     async def _run(
         self,

@@ -140,7 +140,8 @@ def dry_run(
         return []
     catalog = session.catalog
     with thread_scratch(session.time_zone).for_statement() as scratch:
-        scratch.table(found, places=verb != "insert", key=verb == "insert")
+        numbered = any(c.identity is not None and c.name in found.key for c in found.columns)
+        scratch.table(found, places=verb != "insert", key=verb == "insert" and not numbered)
         show_empty(scratch, catalog, [o for o in reads if o.name != found.name])
         listed = [] if verb == "delete" else [returned(found.columns)]
         listed += [] if verb == "insert" else [quoted(PLACE)]

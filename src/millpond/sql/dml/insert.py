@@ -68,6 +68,9 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
         fragment = with_declared(fragment, found)
     catalog = session.catalog
     rest = words.rest
+    ends = rest.find("RETURNING")
+    if ends is not None and "SELECT" not in rest.words[ends:]:  # the names behind it are of the new rows
+        rest = rest.part(0, ends)
     looks = not {"FROM", "TABLE", "JOIN"}.isdisjoint(rest.words)
     reads = named(catalog, rest) if looks else []
     alias = words.name("alias") if words.take("AS") else found.name
