@@ -21,7 +21,7 @@ from millpond.kernels.bounds import Bound
 from millpond.kernels.expression_kernel import join_errors
 from millpond.kernels.join_match import Matcher, Met
 from millpond.kernels.keyed_rows import Keyed, some_keys
-from millpond.state.runs.packed import sorted_columns
+from millpond.state.runs.sorted_rows import sorted_columns
 from millpond.state.tables.table import KeySet, Table
 from millpond.state.tables.table_spec import TableSpec, bucket_numbers
 

@@ -33,7 +33,7 @@ from millpond.kernels.python_values import python_values
 from millpond.kernels.user_code import error_text, is_row_fault
 from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
 from millpond.operators.traits import ExpiresBehindBound
-from millpond.state.runs.packed import sorted_columns
+from millpond.state.runs.sorted_rows import sorted_columns
 from millpond.state.tables.stored_schema import stored
 from millpond.state.tables.table import KeySet
 from millpond.state.tables.table_spec import TableSpec

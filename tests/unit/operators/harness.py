@@ -51,7 +51,8 @@ from millpond.operators.operator import (
 )
 from millpond.operators.traits import FiresByTime, PreparesInput
 from millpond.state.runs.merge import merge_segments
-from millpond.state.runs.packed import PackedFile, PackedWriter
+from millpond.state.runs.packed import PackedFile
+from millpond.state.runs.packed_writer import PackedWriter
 from millpond.state.runs.run_ref import RunRef
 from millpond.state.tables.error_rows import ERROR_SCHEMA
 from millpond.state.tables.table import Table

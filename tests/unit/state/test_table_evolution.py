@@ -24,7 +24,8 @@ from millpond.state.manifest.listing import PageCache
 from millpond.state.manifest.manifest import Manifest, manifest_name
 from millpond.state.manifest.snapshot import Snapshot, difference
 from millpond.state.runs.merge import merge_segments
-from millpond.state.runs.packed import PackedFile, PackedWriter
+from millpond.state.runs.packed import PackedFile
+from millpond.state.runs.packed_writer import PackedWriter
 from millpond.state.runs.run_ref import RunRef
 from millpond.state.store.memory_store import MemoryStore
 from millpond.state.tables.table import KeySet, Table

@@ -50,7 +50,7 @@ from millpond.state.plan_file import digest
 from millpond.state.retention import ERRORS
 from millpond.state.runs import run_names
 from millpond.state.runs.compaction import FAN_IN, UNIT_BYTES, plan_merges, unit
-from millpond.state.runs.packed import PackedWriter
+from millpond.state.runs.packed_writer import PackedWriter
 from millpond.state.runs.run_ref import RunRef
 from millpond.state.secret_files import SecretFiles
 from millpond.state.tables.error_rows import ERRORS_SPEC

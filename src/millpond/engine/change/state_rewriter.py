@@ -21,7 +21,7 @@ from millpond.state.manifest.manifest import Manifest, run_id
 from millpond.state.runs import run_names
 from millpond.state.runs.compaction import cut_units
 from millpond.state.runs.merge import merge_segments
-from millpond.state.runs.packed import PackedWriter
+from millpond.state.runs.packed_writer import PackedWriter
 from millpond.state.runs.run_ref import RunRef
 from millpond.state.tables.table import Table
 from millpond.state.tables.table_spec import TableSpec

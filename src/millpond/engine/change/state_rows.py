@@ -21,7 +21,7 @@ from millpond.errors import InvalidError
 from millpond.identity import canonical, one_chunk
 from millpond.kernels.python_values import python_values
 from millpond.state.runs.missing_column import filled
-from millpond.state.runs.packed import sort_rows
+from millpond.state.runs.sorted_rows import sort_rows
 from millpond.state.tables.table import family
 from millpond.state.tables.table_spec import TableSpec
 

@@ -20,7 +20,7 @@ from millpond.state.manifest.manifest import ref_from_json, ref_to_json
 from millpond.state.runs import run_names
 from millpond.state.runs.compaction import MergeJob
 from millpond.state.runs.merge import merge_segments
-from millpond.state.runs.packed import PackedWriter, SegmentInfo
+from millpond.state.runs.packed_writer import PackedWriter, SegmentInfo
 from millpond.state.runs.run_ref import RunRef
 from millpond.state.tables import batched_merge
 from millpond.state.tables.stacked_rows import stack_shape

@@ -38,7 +38,7 @@ from millpond.state.manifest.listing import Listing
 from millpond.state.manifest.manifest import PLACED, Manifest
 from millpond.state.retention import ERRORS
 from millpond.state.runs import run_names
-from millpond.state.runs.packed import PackedWriter
+from millpond.state.runs.packed_writer import PackedWriter
 from millpond.state.runs.run_ref import RunRef
 from millpond.state.store.store import MissingError
 from millpond.state.tables.error_rows import ERRORS_SPEC

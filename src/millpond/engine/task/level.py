@@ -14,7 +14,7 @@ from millpond.engine.task import frames
 from millpond.engine.task.prefetching import cache_metrics, prefetch
 from millpond.engine.task.spec import EpochSpec, Report, heard
 from millpond.engine.task.task_run import TaskRun
-from millpond.engine.task.worker import Worker
+from millpond.engine.task.worker import Worker, worker_for
 from millpond.plan.levels import Levels
 
 HOST = socket.gethostname()
@@ -30,8 +30,6 @@ class LevelTask:
         self.ahead = ahead
 
     def __call__(self, task: int, incoming: Iterator[frames.Raw]) -> Iterator[tuple[int, frames.Raw]]:
-        from millpond.engine.task.worker import worker_for
-
         worker = worker_for(self.spec.store, **self.spec.options)
         return run_task(self.spec, self.level, task, incoming, worker, self.ahead)
 

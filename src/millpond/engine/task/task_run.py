@@ -51,7 +51,7 @@ from millpond.sources.source import Split
 from millpond.state.manifest.listing import Listing, live_runs
 from millpond.state.retention import ERRORS
 from millpond.state.runs import run_names
-from millpond.state.runs.packed import PackedWriter
+from millpond.state.runs.packed_writer import PackedWriter
 from millpond.state.runs.run_ref import RunRef
 from millpond.state.tables.error_rows import ERRORS_SPEC
 from millpond.state.tables.table import Table

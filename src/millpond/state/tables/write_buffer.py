@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from millpond.delta import WEIGHT, concat, weights, with_weights
 from millpond.state.runs.merge import merge_segments
-from millpond.state.runs.packed import PackedFile, PackedWriter
+from millpond.state.runs.packed import PackedFile
+from millpond.state.runs.packed_writer import PackedWriter
 from millpond.state.runs.run_ref import RunRef
 from millpond.state.tables.table import Table
 from millpond.state.tables.table_spec import TableSpec

@@ -12,7 +12,7 @@ from millpond.engine.coordinator.compactor import merge_small
 from millpond.engine.task.worker import Worker
 from millpond.state.runs.compaction import plan_merges
 from millpond.state.runs.merge import merge_segments
-from millpond.state.runs.packed import PackedWriter
+from millpond.state.runs.packed_writer import PackedWriter
 from millpond.state.runs.run_ref import RunRef
 from millpond.state.store.store import open_store
 from millpond.state.tables.table_spec import TableSpec

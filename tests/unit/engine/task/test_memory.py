@@ -22,7 +22,7 @@ from millpond.engine.coordinator import compactor
 from millpond.engine.task import memory
 from millpond.engine.task.worker import worker_for
 from millpond.state.runs.compaction import plan_merges
-from millpond.state.runs.packed import PackedWriter
+from millpond.state.runs.packed_writer import PackedWriter
 from millpond.state.tables.table_spec import TableSpec
 
 spec = TableSpec("late", pa.schema([("k", pa.int64()), ("n", pa.int64())]), ("k", "n"), rule="weights")

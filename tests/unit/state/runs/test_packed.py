@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from millpond import hashing
 from millpond.errors import DataError, InternalError, InvalidError
 from millpond.ordering import Order
-from millpond.state.runs import packed, segment
-from millpond.state.runs.packed import MAGIC, PackedFile, PackedWriter
+from millpond.state.runs import packed, packed_writer, segment
+from millpond.state.runs.packed import MAGIC, PackedFile
+from millpond.state.runs.packed_writer import PackedWriter
 from millpond.state.tables.table import KeySet, Table
 from millpond.state.tables.table_spec import TableSpec
 from tests.sampling import first
@@ -251,7 +252,7 @@ def with_footer(data: bytes, change: Any) -> bytes:
     change(footer)
     raw = json.dumps(footer).encode()
     tail = packed.TAIL.pack(xxhash.xxh3_64_intdigest(raw), len(raw), MAGIC)
-    return packed._header(start + len(raw) + len(tail)) + data[64:start] + raw + tail
+    return packed_writer._header(start + len(raw) + len(tail)) + data[64:start] + raw + tail
 
 
 def test_a_footer_that_contradicts_the_file_is_refused() -> None:
@@ -291,7 +292,7 @@ KINDS: dict[str, tuple[pa.DataType, Any]] = {
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many blocks in a small file."""
-    for module in (packed, segment):
+    for module in (packed_writer, segment):
         monkeypatch.setattr(module, "BLOCK", 1 << 9)
         monkeypatch.setattr(module, "FENCE_ROWS", 1 << 6)
 

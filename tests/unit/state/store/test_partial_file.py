@@ -13,9 +13,10 @@ import pyarrow as pa
 import pytest
 
 from millpond.errors import DataError
-from millpond.state.runs import packed, segment
+from millpond.state.runs import packed_writer, segment
 from millpond.state.runs.open_files import OpenFiles
-from millpond.state.runs.packed import PackedFile, PackedWriter
+from millpond.state.runs.packed import PackedFile
+from millpond.state.runs.packed_writer import PackedWriter
 from millpond.state.runs.run_ref import RunRef
 from millpond.state.store import disk_cache, partial_file
 from millpond.state.store.disk_cache import DiskCache
@@ -55,7 +56,7 @@ class Bucket:
 @pytest.fixture(autouse=True)
 def small_sizes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Blocks of 4 kB; files above 64 kB are large."""
-    for module in (packed, segment):
+    for module in (packed_writer, segment):
         monkeypatch.setattr(module, "BLOCK", 1 << 12)
         monkeypatch.setattr(module, "FENCE_ROWS", 1 << 9)
     monkeypatch.setattr(segment, "SMALL_ROWS", 1 << 9)
@@ -194,10 +195,10 @@ def test_a_copy_may_be_evicted_while_it_is_mapped(tmp_path: Path) -> None:
 
 def test_files_of_earlier_versions_have_larger_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        for module in (packed, segment):
+        for module in (packed_writer, segment):
             patch.setattr(module, "BLOCK", 1 << 18)
             patch.setattr(module, "FENCE_ROWS", 1 << 15)
-        patch.setattr(packed, "VERSION", 2)
+        patch.setattr(packed_writer, "VERSION", 2)
         writer = PackedWriter()
         info = writer.add(SPEC, rows(range(KEYS), 1))
         assert info is not None

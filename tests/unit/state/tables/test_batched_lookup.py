@@ -16,7 +16,8 @@ from millpond import hashing
 from millpond.delta import HASH, WEIGHT
 from millpond.errors import DataError, InternalError
 from millpond.state.runs.merge import merge_segments
-from millpond.state.runs.packed import PackedFile, PackedWriter
+from millpond.state.runs.packed import PackedFile
+from millpond.state.runs.packed_writer import PackedWriter
 from millpond.state.runs.run_ref import RunRef
 from millpond.state.runs.segment import stacked_name
 from millpond.state.tables import batched_lookup, batched_merge

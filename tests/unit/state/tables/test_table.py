@@ -31,9 +31,10 @@ from millpond import delta as deltas
 from millpond import hashing, tuning
 from millpond.errors import DataError, InternalError, InvalidError
 from millpond.ordering import Order
-from millpond.state.runs import packed, point_lookup
+from millpond.state.runs import packed_writer, point_lookup
 from millpond.state.runs.merge import merge_segments
-from millpond.state.runs.packed import PackedFile, PackedWriter
+from millpond.state.runs.packed import PackedFile
+from millpond.state.runs.packed_writer import PackedWriter
 from millpond.state.runs.run_ref import RunRef
 from millpond.state.tables.repeat_by_weight import repeat_by_weight
 from millpond.state.tables.table import KeySet, RowsByKey, Table
@@ -404,7 +405,7 @@ def test_the_batches_of_a_scan_are_the_model_in_any_order(
 @quick
 @cases
 def test_the_unsorted_scans_of_all_ranges_are_the_model(name: str, few: bool, case: Case) -> None:
-    with collisions(few), mock.patch.object(packed, "ELIDE_ROWS", case.random.choice([1, 64])):
+    with collisions(few), mock.patch.object(packed_writer, "ELIDE_ROWS", case.random.choice([1, 64])):
         model = case.model(SPECS[name])
         files, refs = write_model(model)
         names = case.random.sample(model.spec.schema.names, case.random.randint(0, len(model.spec.schema)))

@@ -7,7 +7,8 @@ import random
 import pyarrow as pa
 import pytest
 
-from millpond.state.runs.packed import PackedFile, PackedWriter
+from millpond.state.runs.packed import PackedFile
+from millpond.state.runs.packed_writer import PackedWriter
 from millpond.state.tables.table import KeySet, Table
 from millpond.state.tables.table_spec import TableSpec
 from millpond.state.tables.write_buffer import WriteBuffer
