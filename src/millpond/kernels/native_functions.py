@@ -33,7 +33,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
             *("binaries", "bitmaps", "documents", "json_to_values", "values_to_json", "hashes", "numbers"),
             *("patterns", "similarity", "texts", "times", "type_text", "nested_hashes"),
             *("csv_values", "schemas", "vectors", "nested_texts", "number_formats"),
-            "struct_order",
+            *("charsets", "struct_order"),
         )
     ),
 }

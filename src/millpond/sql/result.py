@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from millpond.errors import InvalidError
 from millpond.sinks import dataframes
 from millpond.table_preview import ROWS_MAX, html_facts, html_table, text_table
 
@@ -282,9 +283,48 @@ def rows_of(table: pa.Table, converts: Sequence[Convert | None]) -> Iterator[Row
         return
     lists = []
     for column, convert in zip(table.columns, converts, strict=True):
-        values = column.to_pylist(maps_as_pydicts="lossy")
-        lists.append(values if convert is None else [None if v is None else convert(v) for v in values])
+        try:
+            values = python_values(column)
+            lists.append(values if convert is None else [None if v is None else convert(v) for v in values])
+        except OverflowError as error:
+            raise InvalidError(
+                f"a value of a column of type {column.type} is outside of what Python's types can hold",
+                hint="read the result with .arrow(), or CAST the column to text",
+            ) from error
     yield from zip(*lists, strict=True)
+
+
+def python_values(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column; a map is a dict, with tuples for keys that are lists or structs."""
+    if not _has_nested_keys(column.type):
+        return column.to_pylist(maps_as_pydicts="lossy")  # type: ignore[no-any-return]
+    return [_with_dicts(value, column.type) for value in column.to_pylist()]
+
+
+def _has_nested_keys(kind: pa.DataType) -> bool:
+    if pa.types.is_map(kind):
+        return pa.types.is_nested(kind.key_type) or _has_nested_keys(kind.item_type)
+    return pa.types.is_nested(kind) and any(
+        _has_nested_keys(kind.field(n).type) for n in range(kind.num_fields)
+    )
+
+
+def _with_dicts(value: Any, kind: pa.DataType) -> Any:
+    if value is None:
+        return None
+    if pa.types.is_map(kind):
+        return {_hashable(k): _with_dicts(v, kind.item_type) for k, v in value}
+    if pa.types.is_struct(kind):
+        return {f.name: _with_dicts(value[f.name], f.type) for f in kind}
+    if isinstance(value, list) and pa.types.is_nested(kind):
+        return [_with_dicts(v, kind.value_type) for v in value]
+    return value
+
+
+def _hashable(key: Any) -> Any:
+    if isinstance(key, list | tuple):
+        return tuple(map(_hashable, key))
+    return tuple(map(_hashable, key.values())) if isinstance(key, dict) else key
 
 
 def converter(kind: str) -> Convert | None:
@@ -300,6 +340,14 @@ def converter(kind: str) -> Convert | None:
         return lambda row: {
             n: v if v is None or parts.get(n) is None else parts[n](v)  # type: ignore[misc]
             for n, v in row.items()
+        }
+    if base.startswith("MAP("):
+        key, held = (converter(text) for text in _parts(kind))
+        if key is None and held is None:
+            return None
+        return lambda pairs: {
+            k if key is None else key(k): v if v is None or held is None else held(v)
+            for k, v in pairs.items()
         }
     if base in ("HUGEINT", "UHUGEINT", "BIGNUM"):
         return int
@@ -358,14 +406,26 @@ def _interval(value: Any) -> datetime.timedelta:
 
 def _fields(kind: str) -> list[tuple[str, str]]:
     """The names and types of a struct's text."""
+    found = []
+    for part in _parts(kind):
+        match = re.match(r'("(?:[^"]|"")*"|\S+)\s+(.*)', part, re.S)
+        if match:
+            name = match[1]
+            found.append((name[1:-1].replace('""', '"') if name[0] == '"' else name, match[2].strip()))
+    return found
+
+
+def _parts(kind: str) -> list[str]:
+    """What stands between the commas of a type's text.
+
+    >>> _parts("MAP(VARCHAR, DECIMAL(10,2))")
+    ['VARCHAR', 'DECIMAL(10,2)']
+    """
     found, depth, part = [], 0, ""
     for sign in kind[kind.index("(") + 1 : kind.rindex(")")] + ",":
         depth += (sign in "([") - (sign in ")]")
         if sign == "," and depth == 0:
-            match = re.match(r'\s*("(?:[^"]|"")*"|\S+)\s+(.*)', part, re.S)
-            if match:
-                name = match[1]
-                found.append((name[1:-1].replace('""', '"') if name[0] == '"' else name, match[2].strip()))
+            found.append(part.strip())
             part = ""
         else:
             part += sign

@@ -164,19 +164,22 @@ def written(
     if name in ("percentile_cont", "percentile_disc", "mode") and isinstance(order, exp.Order):
         item = order.expressions[0]
         fraction = texts[0] if texts else ""
-        if len(order.expressions) != 1 or (item.args.get("desc") and name != "percentile_cont"):
+        if len(order.expressions) != 1 or (item.args.get("desc") and name == "percentile_disc"):
             return None
+        if name == "mode":
+            how = None if parts or distinct else "list_reverse_sort" if item.args.get("desc") else "list_sort"
+            return how and _first_mode(writer.text(item.this), how, writer, where, over)
         if item.args.get("desc"):
             fraction = f"(1 - {fraction})"
         texts, order = [writer.text(item.this), fraction][: known.arity], None
     if name in ("string_agg", "listagg") and len(texts) == 1:
         texts.append("''")
+    if name in ("string_agg", "listagg") and isinstance(parts[-1], exp.Null):
+        texts[1:] = ["''"]
     if name == "mode" and len(parts) == 2:
-        if writer.text(parts[1]) != "true" or distinct or over:
+        if writer.text(parts[1]) != "true" or distinct:
             return None
-        kept = f"({texts[0]} IS NOT NULL)" + ("" if where is None else f" AND {writer.text(where)}")
-        # of the most frequent values the least
-        return f"list_aggregate(list_sort(list({texts[0]}) FILTER (WHERE {kept})), 'mode')"
+        return _first_mode(texts[0], "list_sort", writer, where, over)
     if name in ("max_by", "min_by") and len(texts) == 3:
         if distinct or order is not None:
             return None
@@ -215,6 +218,12 @@ def written(
     return known.result.format(f"{core}{tail}", *(f"{one}{tail}" for one in others))
 
 
+def _first_mode(value: str, sort: str, writer: Expressions, where: exp.Expr | None, over: str) -> str:
+    """Of the most frequent values the first in an order."""
+    kept = f"({value} IS NOT NULL)" + ("" if where is None else f" AND {writer.text(where)}")
+    return f"list_aggregate({sort}(list({value}) FILTER (WHERE {kept}){over}), 'mode')"
+
+
 def _counted(
     parts: list[exp.Expr], distinct: bool, writer: Expressions, where: exp.Expr | None, over: str
 ) -> str | None:
@@ -225,6 +234,8 @@ def _counted(
     if len(parts) == 1:
         if isinstance(parts[0], exp.Star):
             return None if distinct else f"count(*){tail}"
+        if isinstance(parts[0], exp.Column) and isinstance(parts[0].this, exp.Star):
+            return None  # of all columns, which only DuckDB knows
         return f"count({'DISTINCT ' if distinct else ''}{writer.text(parts[0])}){tail}"
     texts = [writer.text(p) for p in parts]
     known = " AND ".join(f"{t} IS NOT NULL" for t in texts)

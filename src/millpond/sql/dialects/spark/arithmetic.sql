@@ -64,6 +64,8 @@ create macro __spark."+"
     (a bigint, b bigint, da integer, db integer) as system.main."+"(a, b),
     (a date, b interval, da integer, db integer) as case when coalesce((a + b)::date::timestamp = a + b, true) then (a + b)::date
         else error('DATE + INTERVAL of hours is not supported: cast the date to TIMESTAMP first') end,
+    (a interval, b date, da integer, db integer) as case when coalesce((a + b)::date::timestamp = a + b, true) then (a + b)::date
+        else error('DATE + INTERVAL of hours is not supported: cast the date to TIMESTAMP first') end,
     (a date, b integer, da integer, db integer) as (a + b)::date,
     (a, b, da, db) as /* inline */ __spark.sum(a, b, da, db);
 create macro __spark."-"
@@ -75,6 +77,8 @@ create macro __spark."-"
     (a date, b interval, da integer, db integer) as case when coalesce((a - b)::date::timestamp = a - b, true) then (a - b)::date
         else error('DATE - INTERVAL of hours is not supported: cast the date to TIMESTAMP first') end,
     (a date, b date, da integer, db integer) as to_days((a - b)::integer),
+    (a date, b varchar, da integer, db integer) as to_days((a - __spark.cast_date(b))::integer),
+    (a varchar, b date, da integer, db integer) as to_days((__spark.cast_date(a) - b)::integer),
     (a, b, da, db) as /* inline */ __spark.difference(a, b, da, db);
 create macro __spark."*"
     (a tinyint, b tinyint, da integer, db integer) as system.main."*"(a, b),

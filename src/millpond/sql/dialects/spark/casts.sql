@@ -1,3 +1,9 @@
+-- A text that is a number with a fraction, beside another value: an integer beside integers (which fails), else a DOUBLE.
+create macro __spark.beside
+    (t varchar, x varchar) as t,
+    (t varchar, x bigint) as __spark.cast_bigint(t),
+    (t, x) as __spark.cast_double(t);
+
 -- CAST and TRY_CAST in ANSI mode: text is checked, fractions are cut off, what does not fit is an error.
 
 create macro __spark.cast_string

@@ -55,7 +55,7 @@ create macro __spark.slice(l, p, n) as case when l is null or p is null or n is 
     when -p > len(l) then l[1:0] else l[len(l) + p + 1:len(l) + p + n] end;
 create macro __spark.sort_array
     (l) as list_sort(l, 'ASC', 'NULLS FIRST'),
-    (l, up) as case when up then list_sort(l, 'ASC', 'NULLS FIRST') else list_sort(l, 'DESC', 'NULLS LAST') end;
+    (l, up) as case when up is null then null when up then list_sort(l, 'ASC', 'NULLS FIRST') else list_sort(l, 'DESC', 'NULLS LAST') end;
 create macro __spark.flatten(l) as case when list_count(l) = len(l) then flatten(l) end;
 create macro __spark.sequence
     (a integer, b integer) as (case when a <= b then generate_series(a, b) else generate_series(a, b, -1) end)::integer[],

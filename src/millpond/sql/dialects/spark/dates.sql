@@ -118,7 +118,9 @@ create macro __spark.from_unixtime
     (n, f) as "spark.format_time.1"(make_timestamp(__spark.cast_bigint(n) * 1000000), f);
 create macro __spark.timestamp_seconds
     (n bigint) as make_timestamptz(n * 1000000),
-    (n) as make_timestamptz((n::varchar::decimal(30, 6) * 1000000::decimal(7, 0))::bigint);
+    (n) as make_timestamptz(case when typeof(n) in ('DOUBLE', 'FLOAT') then trunc(n::double * 1000000)::bigint
+        when n::varchar::decimal(30, 6) <> n then error('a time has no more than microseconds: round the number first')
+        else (n::varchar::decimal(30, 6) * 1000000::decimal(7, 0))::bigint end);
 create macro __spark.timestamp_millis(n) as make_timestamptz(n::bigint * 1000);
 create macro __spark.timestamp_micros(n) as make_timestamptz(n::bigint);
 create macro __spark.unix_seconds(t) as __spark.floor_div(epoch_us(__spark.as_ntz(t)), 1000000);

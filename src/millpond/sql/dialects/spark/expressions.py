@@ -75,6 +75,7 @@ _WORDS = (
     "user",
 )  # without brackets
 _NEVER_FAIL = ("string", "binary")
+_FRACTION = re.compile(r"\s*[+-]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][+-]?\d+)?\s*")
 HINT = "write this query in the dialect 'duckdb', whose functions Millpond has"
 
 
@@ -95,7 +96,8 @@ class Expressions:
             left, right = self.operand(node.this), self.operand(node.expression)
             return f"(__spark.compared({left}, {right}) {_OF_STRUCTS[kind]} 0)"
         if kind in _INFIX:
-            return f"({self.text(node.this)} {_INFIX[kind]} {self.text(node.expression)})"
+            left, right = self.beside(node.this, node.expression), self.beside(node.expression, node.this)
+            return f"({left} {_INFIX[kind]} {right})"
         if kind in _MEASURED:
             digits = f"{digits_shown(node.this)}, {digits_shown(node.expression)}"
             return (
@@ -109,6 +111,13 @@ class Expressions:
         if write is None:
             self.refuse(node)
         return str(write(node))
+
+    def beside(self, node: exp.Expr, other: exp.Expr) -> str:
+        """A side of a comparison: DuckDB would round the text '1.51' to the digits of the other side."""
+        is_text = isinstance(node, exp.Literal) and node.is_string
+        if is_text and _FRACTION.fullmatch(node.name) and not (other.is_string or is_null(other)):
+            return f"__spark.beside({self.text(node)}, {self.text(other)})"
+        return self.text(node)
 
     def texts(self, nodes: list[exp.Expr]) -> str:
         return ", ".join(self.text(node) for node in nodes)
@@ -180,13 +189,16 @@ class Expressions:
 
     def _column(self, node: exp.Column) -> str:
         if isinstance(node.this, exp.Star):
-            return f"{'.'.join(quoted(p.name) for p in node.parts[:-1])}.*"
+            relation = ".".join(quoted(p.name) for p in node.parts[:-1])
+            return f"{relation}.{self._star(node.this)}"
         if len(node.parts) == 1 and not node.this.args.get("quoted") and node.name.lower() in _WORDS:
             return self.call(node.name.lower(), [], exp.Anonymous(this=node.name))
         return ".".join(quoted(part.name) for part in node.parts)
 
     def _dot(self, node: exp.Dot) -> str:
         if isinstance(node.expression, exp.Star):
+            if dropped_of(node.expression):
+                self.refuse(exp.Var(this="EXCEPT"), "is not supported behind a struct", "name the fields")
             return f"unnest({self.text(node.this)})"
         if not isinstance(node.expression, exp.Identifier):
             self.refuse(node.expression)
@@ -195,7 +207,9 @@ class Expressions:
     def _star(self, node: exp.Star) -> str:
         if node.args.get("replace") or node.args.get("rename"):
             self.refuse(node)
-        dropped = node.args.get("except_") or node.args.get("except") or []
+        dropped = dropped_of(node)
+        if any(isinstance(c, exp.Dot) or (isinstance(c, exp.Column) and c.table) for c in dropped):
+            self.refuse(exp.Var(this="EXCEPT"), "of a field of a struct is not supported", "name the columns")
         return f"* EXCLUDE ({', '.join(quoted(c.name) for c in dropped)})" if dropped else "*"
 
     # -- conditions ----------------------------------------------------------------------
@@ -222,7 +236,7 @@ class Expressions:
         return f"({self.text(node.this)} {sign} {self.text(node.expression)})"
 
     def _between(self, node: exp.Between) -> str:
-        low, high = self.text(node.args["low"]), self.text(node.args["high"])
+        low, high = (self.beside(node.args[bound], node.this) for bound in ("low", "high"))
         return f"({self.text(node.this)} BETWEEN {low} AND {high})"
 
     def _in(self, node: exp.In) -> str:
@@ -232,7 +246,8 @@ class Expressions:
             return f"({self.text(node.this)} IN ({self.query(inner)}))"
         if not node.expressions:
             self.refuse(node)
-        return f"({self.text(node.this)} IN ({self.texts(node.expressions)}))"
+        listed = ", ".join(self.beside(one, node.this) for one in node.expressions)
+        return f"({self.text(node.this)} IN ({listed}))"
 
     def _exists(self, node: exp.Exists) -> str:
         inner = node.this.this if isinstance(node.this, exp.Subquery) else node.this
@@ -424,6 +439,15 @@ class Expressions:
 
     def _distinct(self, node: exp.Distinct) -> str:
         return f"DISTINCT {self.texts(node.expressions)}"
+
+
+def is_null(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Null)
+
+
+def dropped_of(star: exp.Star) -> list[exp.Expr]:
+    """What `* EXCEPT (…)` leaves out."""
+    return star.args.get("except_") or star.args.get("except") or []
 
 
 def digits_shown(node: exp.Expr) -> int:

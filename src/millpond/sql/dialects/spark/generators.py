@@ -42,6 +42,11 @@ def expand(select: exp.Select, writer: Expressions) -> None:
         joins.append(_join(call, name, columns, bool(view.args.get("outer")), writer))
     select.set("laterals", [v for v in select.args.get("laterals") or [] if not v.args.get("view")])
     found = []
+    calls = [call for call in map(_made_rows, select.expressions) if call is not None]
+    windows = any(item.find(exp.Window) for item in select.expressions)
+    in_front = len(calls) > 1 or windows  # each with each, and before window functions look at the rows
+    if calls and in_front and select.args.get("group"):
+        writer.refuse(calls[-1], "is not supported beside GROUP BY", "group in a subquery")
     for number, item in enumerate(select.expressions):
         inner, columns = _aliased(item)
         call = _call(inner)
@@ -49,7 +54,8 @@ def expand(select: exp.Select, writer: Expressions) -> None:
             found.append(item)
             continue
         kind, outer = _kind(call)
-        if kind == "explode" and not outer and len(columns) < 2 and not _is_map(call.expressions[0]):
+        is_list = kind == "explode" and not outer and len(columns) < 2 and not _is_map(call.expressions[0])
+        if is_list and not in_front:
             name = columns[0] if columns else "col"
             found.append(raw(f"unnest({writer.text(call.expressions[0])}) AS {quoted(name)}"))
             continue
@@ -65,6 +71,10 @@ def expand(select: exp.Select, writer: Expressions) -> None:
         key = "from_" if "from_" in exp.Select.arg_types else "from"
         select.set(key, exp.From(this=raw('(SELECT 1) AS "one_row"')))
     select.set("joins", [*(select.args.get("joins") or []), *joins])
+
+
+def _made_rows(item: exp.Expr) -> exp.Anonymous | None:
+    return _call(_aliased(item)[0])
 
 
 def lateral(node: exp.Lateral, writer: Expressions, query: Callable[[exp.Expr], str]) -> str:

@@ -17,6 +17,7 @@ _SPANS = {
     ("HOUR", "SECOND"): (r"(\d+):(\d+):([\d.]+)", ("HOUR", "MINUTE", "SECOND")),
     ("MINUTE", "SECOND"): (r"(\d+):([\d.]+)", ("MINUTE", "SECOND")),
 }
+_LAST = {"MONTH": 11, "HOUR": 23, "MINUTE": 59, "SECOND": 59}  # the largest behind a larger unit
 
 
 class ExpressionWriter(Protocol):
@@ -27,18 +28,40 @@ def interval(node: exp.Interval, writer: ExpressionWriter) -> str | None:
     """DuckDB's text of an interval; None if its form is not known."""
     value, unit = node.this, node.args.get("unit")
     if isinstance(unit, exp.IntervalSpan):
-        return _span(value, str(unit.this.name).upper(), str(unit.expression.name).upper())
+        is_minus = isinstance(value, exp.Neg)
+        made = _span(
+            value.this if is_minus else value, str(unit.this.name).upper(), str(unit.expression.name).upper()
+        )
+        return f"(-{made})" if is_minus and made is not None else made
     if unit is None:
         return _of_words(value.name) if isinstance(value, exp.Literal) and value.is_string else None
     word = unit.name.upper().removesuffix("S")
     if word not in _UNITS:
         return None
     if isinstance(value, exp.Literal):
-        number = value.name.strip()
-        return f"INTERVAL '{number} {word}'" if re.fullmatch(r"[+-]?\d+(\.\d+)?", number) else None
+        return _counted(value.name.strip(), word)
     if isinstance(value, exp.Neg) and isinstance(value.this, exp.Literal):
-        return f"INTERVAL '-{value.this.name} {word}'"
+        made = _counted(value.this.name.strip(), word)
+        return f"(-{made})" if made is not None else None
     return f"({writer.text(value)} * INTERVAL '1 {word}')"
+
+
+def _counted(number: str, word: str) -> str | None:
+    """A number of one unit: only seconds have a fraction, of which microseconds are kept."""
+    found = re.fullmatch(r"([+-]?\d*)(?:\.(\d*))?", number)
+    if found is None or number in ("", ".", "+", "-") or (found[2] is not None and word != "SECOND"):
+        return None
+    return f"INTERVAL '{_microseconds(number)} {word}'"
+
+
+def _microseconds(seconds: str) -> str:
+    """Digits behind the sixth are cut off, where DuckDB would round.
+
+    >>> _microseconds("40.9999999"), _microseconds("7")
+    ('40.999999', '7')
+    """
+    whole, point, part = seconds.partition(".")
+    return f"{whole or '0'}{point}{part[:6]}"
 
 
 def _span(value: exp.Expr, first: str, last: str) -> str | None:
@@ -52,6 +75,13 @@ def _span(value: exp.Expr, first: str, last: str) -> str | None:
         return None
     sign, *numbers = found.groups()
     minus = "-" if sign == "-" else ""
+    if any(int(n.partition(".")[0]) > _LAST[u] for n, u in zip(numbers[1:], units[1:], strict=True)):
+        return None
+    if units[-1] == "SECOND":
+        numbers[-1] = _microseconds(numbers[-1])
+    if units[0] in ("HOUR", "MINUTE") and len(numbers[0]) > 9:  # more than DuckDB counts without days
+        days, rest = divmod(int(numbers[0]), 24 if units[0] == "HOUR" else 24 * 60)
+        numbers, units = [str(days), str(rest), *numbers[1:]], ("DAY", *units)
     return "INTERVAL '" + " ".join(f"{minus}{n} {u}" for n, u in zip(numbers, units, strict=True)) + "'"
 
 
@@ -62,4 +92,6 @@ def _of_words(text: str) -> str | None:
         return None
     if any(u.upper().removesuffix("S") not in _UNITS for _, u in found):
         return None
-    return "INTERVAL '" + " ".join(f"{n} {u}" for n, u in found) + "'"
+    if any("." in n and u.upper().removesuffix("S") != "SECOND" for n, u in found):
+        return None
+    return "INTERVAL '" + " ".join(f"{_microseconds(n)} {u}" for n, u in found) + "'"

@@ -28,9 +28,10 @@ create macro __spark.atanh(x) as case when abs(__spark.cast_double(x)) > 1 then 
     when abs(__spark.cast_double(x)) = 1 then __spark.cast_double(x) * 'inf'::double else atanh(__spark.cast_double(x)) end;
 create macro __spark.rint(x) as round_even(__spark.cast_double(x), 0);
 create macro __spark.factorial(n) as case when n between 0 and 20 then factorial(n::integer)::bigint end;
-create macro __spark.width_bucket(v, a, b, n) as case when n <= 0 or a = b then null
-    when a < b then case when v < a then 0 when v >= b then n + 1 else floor(n * (v::double - a) / (b - a))::bigint + 1 end
-    else case when v > a then 0 when v <= b then n + 1 else floor(n * (a - v::double) / (a - b))::bigint + 1 end end;
+create macro __spark.width_bucket(v, a, b, n) as __spark.bucket_of(v::double, a::double, b::double, __spark.cast_bigint(n));
+create macro __spark.bucket_of(v, a, b, n) as case when v is null or a is null or b is null or n <= 0 or n = 9223372036854775807 or a = b then null
+    when a < b then case when v < a then 0 when v >= b then n + 1 else floor(n::double * (v - a) / (b - a))::bigint + 1 end
+    else case when v > a then 0 when v <= b then n + 1 else floor(n::double * (a - v) / (a - b))::bigint + 1 end end;
 
 create macro __spark.ceil
     (x bigint) as x,

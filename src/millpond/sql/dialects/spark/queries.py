@@ -83,7 +83,7 @@ class Queries:
         if isinstance(node, exp.Values) and not isinstance(parent, exp.Insert):
             node = self._named_values(node)
         if isinstance(node, exp.Subquery) and not isinstance(
-            parent, exp.From | exp.Join | exp.SetOperation | exp.CTE
+            parent, exp.From | exp.Join | exp.SetOperation | exp.CTE | exp.Subquery
         ):
             return raw(self.expressions.text(node))
         if isinstance(node, exp.Lateral):
@@ -138,6 +138,7 @@ class Queries:
                 self.expressions.refuse(exp.Var(this=words.get(name, name.upper())), hint="use ORDER BY")
         node.set("hint", None)
         _gather_group(node, self.sql, self.expressions)
+        _replace_places(node)
         _fill_grouping_id(node)
         time_windows.expand(node, self.expressions)
         generators.expand(node, self.expressions)
@@ -213,6 +214,20 @@ def _gather_group(select: exp.Select, sql: str, writer: Expressions) -> None:
             sets[0].expressions[place] = exp.Tuple(expressions=listed)
         sets[0].set("expressions", sets[0].expressions)
     group.set("expressions", [])
+
+
+def _replace_places(select: exp.Select) -> None:
+    """The numbers of columns in GROUPING SETS, CUBE and ROLLUP, replaced by the columns."""
+    group = select.args.get("group")
+    for part in ("rollup", "cube", "grouping_sets"):
+        for clause in (group.args.get(part) or []) if group is not None else []:
+            for number in list(clause.find_all(exp.Literal)):
+                direct = isinstance(number.parent, exp.Tuple | exp.Paren | exp.Rollup | exp.Cube)
+                if not number.is_int or not (direct or number.parent is clause):
+                    continue
+                place = int(number.name) - 1
+                if 0 <= place < len(select.expressions):
+                    number.replace(select.expressions[place].unalias().copy())
 
 
 def _fill_grouping_id(select: exp.Select) -> None:

@@ -49,10 +49,10 @@ create macro __spark.text
     (x) as __spark.cast_string(x);
 create macro __spark.left
     (s blob, n integer) as "spark.binary_part.1"(s, 1, n),
-    (s, n) as case when s is null then null when n <= 0 then '' else substr(__spark.text(s), 1, n) end;
+    (s, n) as case when s is null then null when __spark.cast_int(n) <= 0 then '' else substr(__spark.text(s), 1, __spark.cast_int(n)::bigint) end;
 create macro __spark.right
-    (s blob, n integer) as case when n > 0 then "spark.binary_part.1"(s, -least(n, octet_length(s)::integer), n) else ''::blob end,
-    (s, n) as case when s is null then null when n <= 0 then '' else "right"(__spark.text(s), n) end;
+    (s blob, n integer) as case when s is null or n is null then null when n > 0 then "spark.binary_part.1"(s, -least(n, octet_length(s)::integer), n) else ''::blob end,
+    (s, n) as case when s is null then null when __spark.cast_int(n) <= 0 then '' else "right"(__spark.text(s), __spark.cast_int(n)::bigint) end;
 create macro __spark.substring_index(s, d, n) as "spark.substring_index.1"(__spark.cast_string(s), d, n::integer);
 create macro __spark.locate(sub, s, p) as case when sub is null or s is null or p is null then null when p < 1 then 0
     when instr(substr(__spark.cast_string(s), p), __spark.cast_string(sub)) = 0 then 0
@@ -77,8 +77,8 @@ create macro __spark.rpad
     (s blob, n integer, p blob) as "spark.binary_pad.1"(s, n, p, false),
     (s, n) as __spark.rpad(s, n, ' '),
     (s, n, p) as case when s is null or n is null or p is null then null when n <= 0 then '' when p = '' then substr(__spark.text(s), 1, n) else rpad(__spark.text(s), n::integer, p) end;
-create macro __spark.repeat(s, n) as case when s is null then null when n <= 0 then '' else repeat(__spark.text(s), n) end;
-create macro __spark.space(n) as case when n <= 0 then '' else repeat(' ', n) end;
+create macro __spark.repeat(s, n) as case when s is null then null when __spark.cast_int(n) <= 0 then '' else repeat(__spark.text(s), __spark.cast_int(n)::bigint) end;
+create macro __spark.space(n) as __spark.repeat(' ', n);
 create macro __spark.replace
     (s, a) as __spark.replace(s, a, ''),
     (s, a, b) as case when a = '' then s else replace(__spark.cast_string(s), __spark.cast_string(a), __spark.cast_string(b)) end;
@@ -135,13 +135,15 @@ create macro __spark.as_binary
     (x blob) as x,
     (x) as encode(__spark.cast_string(x));
 create macro __spark.base64(x) as to_base64(__spark.as_binary(x));
-create macro __spark.unbase64(x) as from_base64(x);
+-- Java's decoder skips what is no sign of base 64, and needs no = at the end.
+create macro __spark.base64_signs(x) as rpad(x, ((length(x) + 3) // 4 * 4)::integer, '=');
+create macro __spark.unbase64(x) as from_base64(__spark.base64_signs(regexp_replace(x, '[^A-Za-z0-9+/]', '', 'g')));
 create macro __spark.hex
     (x bigint) as to_hex(x),
     (x varchar) as hex(x),
     (x blob) as hex(x);
 create macro __spark.unhex(x) as "spark.unhex.1"(__spark.cast_string(x));
-create macro __spark.bin(x) as bin(x::bigint);
+create macro __spark.bin(x) as bin(__spark.cast_bigint(x));
 create macro __spark.md5(x) as md5(__spark.as_binary(x));
 create macro __spark.sha(x) as sha1(__spark.as_binary(x));
 create macro __spark.sha1(x) as sha1(__spark.as_binary(x));
@@ -159,10 +161,8 @@ create macro __spark.format_argument
     (x bigint) as 'i:' || x::varchar,
     (x) as case when typeof(x) in ('DOUBLE', 'FLOAT') or typeof(x) like 'DECIMAL%' then 'd:' || __spark.cast_string(x)
         else 's:' || __spark.cast_string(x) end;
-create macro __spark.decode_charset(x, c) as case when lower(c) in ('utf-8', 'us-ascii') then decode(__spark.as_binary(x))
-    else error('the charset ' || c || ' is not supported: use UTF-8') end;
-create macro __spark.encode(x, c) as case when lower(c) in ('utf-8', 'us-ascii') then encode(__spark.cast_string(x))
-    else error('the charset ' || c || ' is not supported: use UTF-8') end;
+create macro __spark.decode_charset(x, c) as "spark.decode.1"(__spark.as_binary(x), c);
+create macro __spark.encode(x, c) as "spark.encode.1"(__spark.cast_string(x), c);
 create macro __spark.elt(n, l) as case when n is null then null
     when n < 1 or n > len(l) then error('elt() has no argument of this number') else l[n] end;
 create macro __spark.str_to_map
@@ -232,13 +232,14 @@ create macro __spark.parse_url
 create macro __spark.try_parse_url
     (u, p) as "spark.parse_url.1"(u, p, '', false),
     (u, p, k) as "spark.parse_url.1"(u, p, k, false);
+create macro __spark.from_base64(x) as from_base64(__spark.base64_signs(regexp_replace(x, '\s', '', 'g')));
 create macro __spark.to_binary
     (x) as unhex(case when length(x) % 2 = 0 then x else '0' || x end),
-    (x, f) as case lower(f) when 'hex' then unhex(case when length(x) % 2 = 0 then x else '0' || x end) when 'base64' then from_base64(x)
+    (x, f) as case lower(f) when 'hex' then unhex(case when length(x) % 2 = 0 then x else '0' || x end) when 'base64' then __spark.from_base64(x)
         when 'utf-8' then encode(x) when 'utf8' then encode(x) else error('to_binary has the formats hex, utf-8 and base64')::blob end;
 create macro __spark.try_to_binary
     (x) as case when regexp_full_match(x, '[0-9a-fA-F]*') then unhex(case when length(x) % 2 = 0 then x else '0' || x end) end,
-    (x, f) as case lower(f) when 'hex' then __spark.try_to_binary(x) when 'base64' then try(from_base64(x))
+    (x, f) as case lower(f) when 'hex' then __spark.try_to_binary(x) when 'base64' then try(__spark.from_base64(x))
         when 'utf-8' then encode(x) when 'utf8' then encode(x) end;
 create macro __spark.binary_to_char(x, f) as case lower(f) when 'base64' then to_base64(x) when 'hex' then hex(x)
     when 'utf-8' then decode(x) else error('to_char of BINARY has the formats base64, hex and utf-8') end;

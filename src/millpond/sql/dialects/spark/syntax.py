@@ -6,6 +6,7 @@ name and the arguments are what the user wrote, so that `functions` can give eac
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -15,6 +16,25 @@ from sqlglot.dialects.dialect import DialectType
 from sqlglot.dialects.spark import Spark
 from sqlglot.tokenizer_core import Token, TokenType
 
+# Spark's operators of two sides from the weakest to the strongest; `||` is as strong as `+`, and shifts
+# (which are written by two or three signs) stand between `&` and `+`.
+_COMPARISON, _SHIFT, _SUM = 0, 4, 5
+_LEVELS: tuple[dict[TokenType, type[exp.Binary]], ...] = (
+    {
+        TokenType.EQ: exp.EQ,
+        TokenType.NEQ: exp.NEQ,
+        TokenType.NULLSAFE_EQ: exp.NullSafeEQ,
+        TokenType.GT: exp.GT,
+        TokenType.GTE: exp.GTE,
+        TokenType.LT: exp.LT,
+        TokenType.LTE: exp.LTE,
+    },
+    {TokenType.PIPE: exp.BitwiseOr},
+    {TokenType.CARET: exp.BitwiseXor},
+    {TokenType.AMP: exp.BitwiseAnd},
+    {},
+    {TokenType.PLUS: exp.Add, TokenType.DASH: exp.Sub, TokenType.DPIPE: exp.DPipe},
+)
 _KEPT = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "POSITION", "OVERLAY")  # have words inside
 _KNOWN = sqlglot.Dialect.get_or_raise("spark").parser_class
 
@@ -30,6 +50,74 @@ class _RawParser(_KNOWN):  # type: ignore[misc, valid-type]
     NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {
         kind: made for kind, made in _KNOWN.NO_PAREN_FUNCTIONS.items() if made is not exp.CurrentCatalog
     }
+    UNARY_PARSERS: ClassVar[dict[TokenType, Any]] = {
+        **_KNOWN.UNARY_PARSERS,
+        TokenType.NOT: lambda self: self.expression(exp.Not(this=self._parse_predicate())),
+    }
+
+    def _parse_conjunction(self) -> exp.Expr | None:
+        this = self._parse_predicate()
+        while self._match_set(self.CONJUNCTION):
+            klass = self.CONJUNCTION[self._prev.token_type]
+            this = self.expression(klass(this=this, expression=self._parse_predicate()))
+        return this
+
+    def _parse_predicate(self) -> exp.Expr | None:
+        """A value, and what is said about it: all operators are stronger than IN, LIKE, BETWEEN and IS."""
+        value = self._operators(_COMPARISON)
+        return value if value is None else self._parse_range(value, parse_is=True)
+
+    def _parse_bitwise(self) -> exp.Expr | None:
+        return self._operators(_COMPARISON + 1)
+
+    def _operators(self, level: int) -> exp.Expr | None:
+        """A value whose outermost operators are at least as strong as those of a level."""
+        if level == len(_LEVELS):
+            return self._parse_factor()
+        this = self._operators(level + 1)
+        while this is not None:
+            if level == _SHIFT:
+                shift = self._shift()
+                if shift is None:
+                    break
+                this = self.expression(shift(this, self._operators(level + 1)))
+                continue
+            if self._curr is None or self._curr.token_type not in _LEVELS[level] or self._is_shift():
+                break
+            self._advance()
+            klass = _LEVELS[level][self._prev.token_type]
+            other = self._operators(level + 1)
+            if level == _COMPARISON:
+                this = self._build_predicate(klass, this, other)
+            else:
+                this = self.expression(klass(this=this, expression=other))
+        return this
+
+    def _parse_pipe_syntax_aggregate(self, query: exp.Select) -> exp.Select:
+        made = super()._parse_pipe_syntax_aggregate(query)
+        group = made.args.get("group")
+        if group is not None and any(isinstance(e, exp.Literal) for e in group.expressions):
+            self.raise_error("GROUP BY of |> AGGREGATE with the number of a column is not supported: name it")
+        return made  # type: ignore[no-any-return]
+
+    def _is_shift(self) -> bool:
+        """Do two signs of comparison stand here side by side?"""
+        one, other = self._curr, self._next
+        if one is None or other is None or one.token_type not in (TokenType.LT, TokenType.GT):
+            return False
+        return bool(one.token_type == other.token_type and one.end + 1 == other.start)
+
+    def _shift(self) -> Callable[[exp.Expr, exp.Expr | None], exp.Expr] | None:
+        if not self._is_shift():
+            return None
+        self._advance(2)
+        if self._prev.token_type == TokenType.LT:
+            return lambda a, b: exp.BitwiseLeftShift(this=a, expression=b)
+        third = self._curr
+        if third is not None and third.token_type == TokenType.GT and self._prev.end + 1 == third.start:
+            self._advance()
+            return lambda a, b: exp.Anonymous(this="shiftrightunsigned", expressions=[a, b])
+        return lambda a, b: exp.BitwiseRightShift(this=a, expression=b)
 
 
 class RawSpark(Spark):
