@@ -28,6 +28,7 @@ select id, list_transform(l, lambda x: x + 1), list_filter(l, lambda x: x > 0), 
 select id, [x + 1 for x in l if x > 0] from t;
 select id, list_transform(l, lambda x, i: x * i + a) from t;
 select id, list_transform(l, lambda x: list_transform([1,2], lambda y: x + y + a)) from t;
+select id, list_transform(l, lambda x: list_transform([a], lambda y: list_transform([id], lambda z: z - y + coalesce(x, 0))[1])[1]) from t;
 select id, apply(l, lambda x: case when x > a then 'big' else b end) from t;
 select t.id, r.x from t left join range(t.a, 7, 2) r(x) on true;
 select id, list_reduce(l, lambda x, y: x + y + a, id) from t;

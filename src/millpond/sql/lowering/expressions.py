@@ -54,6 +54,7 @@ class _Parameter:
     """An expression that replaces a column reference inside a lambda."""
 
     sql: str
+    depth: int  # the number of lambdas around that lambda
 
 
 _Columns = Sequence[StepColumn | _Parameter]
@@ -144,10 +145,10 @@ def _with_lambda(node: BoundFunction, maker: Lambda, columns: _Columns, place: i
     initial = 1 if node.has_initial else 0
     if node.name == "invoke":
         initial = maker.parameters
-    around = [_Parameter(render(c, columns)) for c in kids[place + 1 + initial :]]
-    depth = sum(isinstance(c, _Parameter) for c in columns)
+    depth = max((c.depth + 1 for c in columns if isinstance(c, _Parameter)), default=0)
+    around = [_Parameter(render(c, columns), depth) for c in kids[place + 1 + initial :]]
     names = [f"p{depth}_{n}" for n in range(maker.parameters)]
-    inside = [*(_Parameter(n) for n in reversed(names)), *around]
+    inside = [*(_Parameter(n, depth) for n in reversed(names)), *around]
     given = [render(c, columns) for c in kids[:place]]
     given.append(f"lambda {', '.join(names)}: {render(maker.body, inside)}")
     given += [render(c, columns) for c in kids[place + 1 : place + 1 + initial]]

@@ -60,7 +60,12 @@ AGGREGATES: dict[str, SparkAggregate] = {
         beside=(f"count({_NUMBER})", f"var_pop({_NUMBER})"),
     ),
     "kurtosis": SparkAggregate(f"kurtosis_pop({_NUMBER})"),
-    "corr": SparkAggregate(f"corr({_PAIR})", 2),
+    "corr": SparkAggregate(
+        f"corr({_PAIR})",
+        2,
+        result="CASE WHEN {1} <> 0 AND {2} <> 0 THEN {0} END",
+        beside=(f"regr_sxx({_PAIR})", f"regr_syy({_PAIR})"),
+    ),
     "covar_pop": SparkAggregate(f"covar_pop({_PAIR})", 2),
     "covar_samp": SparkAggregate(f"covar_samp({_PAIR})", 2),
     **{

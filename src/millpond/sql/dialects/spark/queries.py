@@ -6,7 +6,7 @@ import re
 
 from sqlglot import ErrorLevel, exp
 
-from millpond.sql.dialects.spark import functions, generators, time_windows
+from millpond.sql.dialects.spark import column_aliases, functions, generators, time_windows
 from millpond.sql.dialects.spark.expressions import Expressions
 from millpond.sql.dialects.spark.generators import is_raw, raw
 from millpond.sql.dialects.spark.names import column_name
@@ -137,6 +137,7 @@ class Queries:
                 }
                 self.expressions.refuse(exp.Var(this=words.get(name, name.upper())), hint="use ORDER BY")
         node.set("hint", None)
+        column_aliases.expand(node, self.expressions)
         _gather_group(node, self.sql, self.expressions)
         _replace_places(node)
         _fill_grouping_id(node)
