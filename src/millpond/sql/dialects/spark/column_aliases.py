@@ -1,6 +1,7 @@
 """Columns of a SELECT that name an alias of the same SELECT: `SELECT a + 1 AS x, x * 2 AS y FROM t`.
 
-DuckDB knows such names, too, but not their types when it chooses what an operator means.  So the query becomes
+DuckDB knows such names, too, but not their types when it chooses what an operator means.
+So the query becomes
 
     SELECT c0 AS x, x * 2 AS y FROM (SELECT *, c0 AS x FROM (SELECT *, a + 1 AS c0 FROM t))
 

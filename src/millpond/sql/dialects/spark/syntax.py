@@ -73,7 +73,8 @@ class _RawParser(_KNOWN):  # type: ignore[misc, valid-type]
     def _operators(self, level: int) -> exp.Expr | None:
         """A value whose outermost operators are at least as strong as those of a level."""
         if level == len(_LEVELS):
-            return self._parse_factor()
+            factor: exp.Expr | None = self._parse_factor()
+            return factor
         this = self._operators(level + 1)
         while this is not None:
             if level == _SHIFT:
