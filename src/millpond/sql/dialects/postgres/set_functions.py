@@ -114,6 +114,50 @@ def in_from(node: Tree) -> bool:
     return True
 
 
+def read_as_values(found: list[Tree]) -> bool:
+    """Change the name of a function in FROM, read as a column, to its only column; was there one?
+
+    `SELECT e ->> 'a' FROM jsonb_array_elements(j) AS e` reads the values, where DuckDB has rows of one field.
+    """
+    named = [node["alias"].lower() for node in found if node.get("type") in _IN_FROM and node["alias"]]
+    named += [
+        node["table_name"].lower() for node in found if node.get("type") == "BASE_TABLE" and not node["alias"]
+    ]
+    columns = {
+        node["alias"].lower(): node["column_name_alias"][0]
+        for node in found
+        if node.get("type") == "TABLE_FUNCTION"
+        and _is_value(node)
+        and named.count(node["alias"].lower()) == 1
+    }
+    listed = [item for node in found if node.get("type") == "SELECT_NODE" for item in node["select_list"]]
+    changed = False
+    for node in found if columns else ():
+        if node.get("class") != "COLUMN_REF" or len(node["column_names"]) != 1:
+            continue
+        name = node["column_names"][0]
+        if name.lower() in columns:
+            if not node["alias"] and any(item is node for item in listed):
+                node["alias"] = name
+            node["column_names"] = [name, columns[name.lower()]]
+            changed = True
+    return changed
+
+
+_IN_FROM = ("TABLE_FUNCTION", "BASE_TABLE", "SUBQUERY", "EXPRESSION_LIST", "JOIN")
+
+
+def _is_value(node: Tree) -> bool:
+    """Is this a function whose rows are values, with another name than their column?"""
+    path, columns = node["function"]["qualified_name"]["path"], node["column_name_alias"]
+    if (
+        path[-1].lower() not in ("unnest", "generate_series")
+        or node["with_ordinality"] != "WITHOUT_ORDINALITY"
+    ):
+        return False
+    return len(columns) == 1 and columns[0].lower() != node["alias"].lower()
+
+
 def _has_fractions(function: Tree) -> bool:
     """Is there a numeric among the arguments, for which DuckDB has no series?"""
     return any((a["expression"].get("literal") or {}).get("kind") == "NUMERIC" for a in function["arguments"])

@@ -17,7 +17,7 @@ from millpond.sql.dialects.postgres.changes import translated_change
 from millpond.sql.dialects.postgres.column_names import name_columns
 from millpond.sql.dialects.postgres.concatenation import concatenated
 from millpond.sql.dialects.postgres.row_comparisons import rewritten_comparison
-from millpond.sql.dialects.postgres.set_functions import nested_in_select
+from millpond.sql.dialects.postgres.set_functions import nested_in_select, read_as_values
 from millpond.sql.dialects.postgres.unknown_literals import typed_literals
 from millpond.sql.dialects.typed_arguments import hoist_arguments
 
@@ -37,6 +37,7 @@ def translated(sql: str) -> str:
         found = list(nodes(tree))
     changes += [typed_literals(node) for node in found]
     changes += [_rewritten(node, text) for node in found]
+    changes.append(read_as_values(found))
     changes += [order_merged_columns(node) for node in found if node.get("type") == "SELECT_NODE"]
     if not any(named) and not any(changes):
         return sql
