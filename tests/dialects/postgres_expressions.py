@@ -65,7 +65,7 @@ MADE = {
               "({int[]})[2:]", "(CASE WHEN {bool} THEN {int[]} ELSE {int[]} END)"],
     "text[]": ["({text[]} || {text})", "string_to_array({text}, 'b')", "array_prepend({text}, {text[]})",
                "regexp_split_to_array({text}, '')", "({int[]}::text[])"],
-    "jsonb": ["({jsonb} -> 'b')", "({jsonb} -> 0)", "({jsonb} || {jsonb})", "to_jsonb({int})", "to_jsonb({text}::text)",
+    "jsonb": ["({jsonb} -> 'b')", "({jsonb} #> '{b,0}')", "({jsonb} || {jsonb})", "to_jsonb({int})", "to_jsonb({text}::text)",
               "jsonb_build_object('k', {int}, 'l', {text})", "({jsonb} - 'a')", "to_jsonb({int[]})"],
     "bool": ["({int} = {int})", "({int} < {numeric})", "({text} < {text})", "({text} = {text})", "({date} <= {date})",
              "({float8} > {float8})", "({bool} AND {bool})", "({bool} OR {bool})", "(NOT {bool})", "({int} IS NULL)",

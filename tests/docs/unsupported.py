@@ -50,7 +50,7 @@ STATEMENTS = [
     "UPDATE orders SET at = localtime",
     "INSERT INTO log VALUES (now(), 'x') ON CONFLICT DO NOTHING",
     "INSERT INTO events VALUES (1, []) ON CONFLICT (id) DO UPDATE SET tags = ['x']",
-    "WITH a AS (SELECT 1) DELETE FROM orders",
+    "WITH a AS (DELETE FROM orders RETURNING id) SELECT * FROM a",
     "SELECT * FROM bid",
     "SELECT * FROM read_csv('x.csv')",
     "CREATE TABLE x (a int) PARTITION BY RANGE (a)",

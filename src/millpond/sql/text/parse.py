@@ -20,6 +20,7 @@ from sqlglot.errors import SqlglotError
 from millpond.errors import InvalidError
 from millpond.kernels.expressions import picture
 from millpond.sql.text.memoized_text import of_short_texts
+from millpond.sql.text.with_changes import without_with
 from millpond.valid_text import require_text
 
 OWN = ("postgres", "duckdb")  # dialects whose text DuckDB tries unchanged
@@ -146,7 +147,8 @@ def statements(text: str, dialect: str) -> list[SqlFragment]:
     edges = [n for n, t in enumerate(tokens) if t.token_type is TokenType.SEMICOLON]
     for a, b in zip([-1, *edges], [*edges, len(tokens)], strict=True):
         if words := tokens[a + 1 : b]:
-            found.append(SqlFragment(text, words, dialect))
+            one = SqlFragment(text, words, dialect)
+            found.append(without_with(one) if one.word(0) == "WITH" and dialect == "postgres" else one)
     return found
 
 

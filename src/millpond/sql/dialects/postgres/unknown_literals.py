@@ -29,6 +29,25 @@ _ARITHMETIC = {
 }  # fmt: skip
 _TYPED_ALIKE = ("OPERATOR_COALESCE", "COMPARE_IN", "COMPARE_NOT_IN")
 _FUNCTIONS = ("nullif", "greatest", "least")
+_GIVE_JSONB = (
+    "->",
+    "#>",
+    "#-",
+    "to_jsonb",
+    "to_json",
+    "row_to_json",
+)  # and most whose names begin with jsonb_
+_GIVE_OTHERS = (
+    "_text",
+    "_typeof",
+    "_length",
+    "_keys",
+    "_exists",
+    "_exists_tz",
+    "_match",
+    "_match_tz",
+    "_pretty",
+)
 _ARRAY_OPERATORS = ("||", "@>", "<@", "&&")
 
 Place = tuple[Tree, Callable[[Tree], None]]  # an operand, and what puts another one in its place
@@ -68,10 +87,15 @@ def typed_literals(node: Tree) -> bool:
 
 
 def is_jsonb(node: Tree) -> bool:
-    """Is this a jsonb by what is written: a cast to it, perhaps without some of its keys?"""
+    """Is this a jsonb by what is written: a cast to it, a function that gives one, or one without keys?"""
     if node.get("class") == "CAST":
         return str(node["type_expr"].get("type_name", "")).lower() == "jsonb"
-    if node.get("function_name") != "-" or len(node["arguments"]) != 2:
+    name = str(node.get("function_name", "")).lower()
+    if name in _GIVE_JSONB or (name.startswith("jsonb_") and not name.endswith(_GIVE_OTHERS)):
+        return True
+    if name == "||":
+        return any(is_jsonb(argument["expression"]) for argument in node["arguments"])
+    if name != "-" or len(node["arguments"]) != 2:
         return False
     left, right = (a["expression"] for a in node["arguments"])
     return is_jsonb(left) or may_be_key(left, right) or is_array(right)
