@@ -21,6 +21,7 @@ from millpond.plan.codec import dumps
 from millpond.sinks import http as http_sinks
 from millpond.sinks.http import HttpSink, retry_after_s
 from millpond.testing.sinks import CHECKS, Feed, SinkDriver, run_check
+from tests.lakes.kills import kill_and_compare
 
 
 class Receiver:
@@ -270,3 +271,23 @@ def test_a_line_break_in_a_secret_is_refused_without_showing_it(monkeypatch: pyt
     with pytest.raises(InvalidError, match="characters that a header cannot have") as error:
         HttpSink("http://x", {"Authorization": "${env:BROKEN_TOKEN}"}).open(None)  # type: ignore[arg-type]
     assert "hunter2" not in str(error.value)
+
+
+KILLED = """
+from millpond.sinks.http import HttpSink
+def attach(view, folder):
+    view.sink("log", HttpSink({url!r}), mode="changelog")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [2, 50])
+def test_kills_with_two_coordinators(kills: int, receiver: Receiver, tmp_path: Path) -> None:
+    """A receiver that ignores keys that it has counts each change once, also if requests fail."""
+    receiver.fails = 0.1
+
+    def read(folder: Path) -> tuple[list[dict[str, Any]], None]:
+        return [row for body in receiver.bodies.values() for row in body["rows"]], None
+
+    kill_and_compare(tmp_path, KILLED.format(url=receiver.url), read, kills=kills, workers=2, seed=5)
+    assert len(receiver.requests) > len(receiver.bodies)  # some came again
