@@ -141,7 +141,7 @@ class KeyedStream:
             assert bound is not None
             operator = EmitOnClose(self.key, bound)
         else:
-            operator = InOrder(self.key, column, slack, bound)
+            operator = InOrder(self.key, column, slack, bound, forgets=True)
         step = builder.add(id, operator, (stream.step,), f"{stream.step}.in_order")
         return self._keyed_over(step, self.key, None)
 

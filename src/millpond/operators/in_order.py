@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,7 @@ class InOrder(EndsState, DependsOnArrival):
     time: str
     slack: int  # the number of rows of a key that are held at most
     watermark: Bound | None = None  # of the time column
+    forgets: bool = False  # is `left` dropped behind the watermark?  Ponds of older versions keep it
 
     canonical: ClassVar[bool] = True
 
@@ -48,7 +49,7 @@ class InOrder(EndsState, DependsOnArrival):
         own = pa.schema([*(schema.field(k) for k in self.key), pa.field(LEFT, pa.int64())])
         tables = (
             TableSpec(f"{step}/held", schema, self.key, rule="weights", **bucketed_by(self.watermark)),
-            TableSpec(f"{step}/left", own, self.key, defaults=((LEFT, NONE_LEFT),)),
+            TableSpec(f"{step}/left", own, self.key, defaults=((LEFT, NONE_LEFT),), **self._buckets()),
             TableSpec(f"{step}/late", schema, (self.time,), rule="weights"),
         )
         same = shape.time == self.time
@@ -60,6 +61,12 @@ class InOrder(EndsState, DependsOnArrival):
             bounds=among(shape.bounds, (self.time,)),  # rows that are held have not been passed yet
         )
         return Binding(given, (by_key(*self.key),), tables, placed_by=self.key)
+
+    def _buckets(self) -> dict[str, Any]:
+        """How `left` is stored: behind the watermark no row comes, so nothing needs to be known of a key."""
+        if self.watermark is None or not self.forgets:
+            return {}
+        return {"time": LEFT, "bucket_width": self.watermark.width_us}
 
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (frozenset(binding.shape.schema.names),)
@@ -90,11 +97,15 @@ class InOrder(EndsState, DependsOnArrival):
             passed = ctx.table(held_spec.name, below_bucket=limit // self.watermark.width_us + 1).scan()
             touched.append(passed.select([*self.key, HASH]))
         every = pa.concat_tables(touched, promote_options="permissive") if touched else None
+        dropped = (held_spec, *((left_spec,) if left_spec.time is not None else ()))
+        drops = () if self.watermark is None else self.watermark.drops(ctx.watermark, *dropped)
         if every is None or not every.num_rows:
-            return StepResult(errors=errors)
+            return StepResult(errors=errors, drops=drops)
         keys = KeySet.of(every, self.key, one_chunk(every.column(HASH)).to_numpy())
-        found, last = ctx.table(left_spec.name).lookup_one(keys)
-        left = np.where(found, one_chunk(last.column(LEFT)).to_numpy(), NONE_LEFT)
+        last = ctx.table(left_spec.name).lookup(keys)  # a key may have one in several buckets
+        left = np.full(len(keys), NONE_LEFT)
+        np.maximum.at(left, last.key_index, one_chunk(last.table.column(LEFT)).to_numpy())
+        was = left.copy()
         held = ctx.table(held_spec.name).lookup(keys)
         rows, number = held.table.select(names), held.key_index.astype(np.int64)
         late = None
@@ -120,8 +131,11 @@ class InOrder(EndsState, DependsOnArrival):
         columns = columns.append_column(HASH, pa.array(keys.hashes))
         # Behind the watermark no row comes any more: what has left says nothing new.
         live = np.ones(len(keys), np.int64) if limit is None else (left >= limit).astype(np.int64)
-        known = (live == 1) | found
-        changes.append(Change(left_spec.name, with_weights(columns, live).filter(pa.array(known))))
+        known = (live == 1) & (left > was)
+        if left_spec.time is None:
+            known |= (live == 0) & (was > NONE_LEFT)
+        if known.any():
+            changes.append(Change(left_spec.name, with_weights(columns, live).filter(pa.array(known))))
         count = 0 if late is None else late.num_rows
         if late is not None and count:
             changes.append(Change(late_spec.name, late))
@@ -130,7 +144,7 @@ class InOrder(EndsState, DependsOnArrival):
             tuple(changes),
             errors,
             counts={"late": count} if count else {},
-            drops=() if self.watermark is None else self.watermark.drops(ctx.watermark, held_spec),
+            drops=drops,
         )
 
     def _leaving(self, number: np.ndarray, at: np.ndarray, rank: np.ndarray, w: np.ndarray) -> np.ndarray:

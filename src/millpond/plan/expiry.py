@@ -18,6 +18,7 @@ from millpond.operators.distinct import Distinct
 from millpond.operators.distinct_values import DistinctValues
 from millpond.operators.emit_panes import EmitPanes
 from millpond.operators.extreme import Extreme
+from millpond.operators.in_order import InOrder
 from millpond.operators.join import Join
 from millpond.operators.lookup_memory import LookupMemory
 from millpond.operators.operator import Operator, Shape
@@ -85,6 +86,8 @@ def ending_as(operator: Operator, other: Operator) -> Operator:
         return replace(operator, bounds=other.bounds)
     if isinstance(operator, Keyed) and type(operator) is type(other):
         return replace(operator, expires=other.expires)
+    if isinstance(operator, InOrder) and isinstance(other, InOrder):
+        return replace(operator, forgets=other.forgets)
     return operator
 
 

@@ -9,6 +9,8 @@ import pytest
 
 import millpond
 from millpond.errors import InvalidError
+from millpond.flow import keyed_stream
+from millpond.operators.in_order import InOrder
 from millpond.sources.memory import EventTimeBound, MemorySource
 from millpond.testing.harness import Harness
 from millpond.triggers import (
@@ -675,6 +677,44 @@ def test_a_row_at_the_watermark_is_held_until_it_has_passed() -> None:
     run.step(mark(5.000001))
     assert sorted(run.pond.read("v").column("n").to_pylist()) == [3, 4, 5]
     assert run.pond.late("s.watermark.in_order").num_rows == 0
+
+
+def test_what_left_of_a_key_is_forgotten_behind_the_watermark() -> None:
+    """Keys that come once leave nothing; until the watermark has passed, a row before the last is late."""
+    run = Run()
+    slow = run.pond.stream("t", source := MemorySource(SCHEMA)).watermark("at", "20s")
+    slow.key_by("k").in_order(slack=0, id="sorted").stream.view("v")
+    kept = []
+    for n in range(12):
+        source.push([row(f"k{n}", n, 10 * n), row(f"k{n}", n, 10 * n - 1), row(f"k{n - 1}", -n, 10 * n - 11)])
+        run.pond.drain()
+        run.pond.compact()
+        kept.append(sum(s.rows for s in run.pond.states() if (s.step, s.state) == ("sorted", "left")))
+    assert max(kept[6:]) <= max(kept[:6]) <= 4
+    assert run.pond.late("sorted").num_rows == 11, "a row before one of the epoch before"
+    assert run.pond.read("v").num_rows == 25
+
+
+def test_a_pond_that_keeps_what_left_of_a_key_goes_on(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As older versions stored it."""
+    source = MemorySource(SCHEMA)
+
+    def opened() -> millpond.Pond:
+        pond = millpond.open(tmp_path / "pond", engine="inline")
+        stream = pond.stream("t", source, event_time="at", delay="20s")
+        stream.key_by("k").in_order(slack=0, id="sorted").stream.view("v")
+        return pond
+
+    with monkeypatch.context() as patch:
+        patch.setattr(keyed_stream, "InOrder", lambda *args, forgets: InOrder(*args))
+        with opened() as pond:
+            source.push([row("a", 1, 5)])
+            pond.drain()
+    with opened() as pond:
+        source.push([row("a", 2, 4), row("a", 3, 6)])
+        pond.drain()
+        assert pond.late("sorted").column("n").to_pylist() == [2]
+        assert sorted(pond.read("v").column("n").to_pylist()) == [1, 3]
 
 
 def test_a_row_of_the_same_time_as_the_last_that_left_is_not_late() -> None:

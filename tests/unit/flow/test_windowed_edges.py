@@ -162,6 +162,24 @@ def test_a_row_that_comes_and_goes_within_an_epoch_does_not_count() -> None:
     assert pond.read("v").column("c").to_pylist() == [2]
 
 
+def test_a_row_that_moves_to_another_input_of_a_union_does_not_count() -> None:
+    pond = millpond.open("memory://", engine="inline", checks=True, parallelism=2)
+    a, b = (pond.table(name, SCHEMA, key="n") for name in "ab")
+    trigger = repeatedly(after_count(2))
+    a.union(b).key_by("k").window(tumbling("10s"), time="at", trigger=trigger).aggregate(c="count(*)").view(
+        "v"
+    )
+    pond.insert("a", [row("a", 1, 1)])
+    pond.drain()
+    pond.delete("a", [{"n": 1}])
+    pond.insert("b", [row("a", 1, 1)])
+    pond.drain()
+    assert pond.read("v").num_rows == 0
+    pond.insert("b", [row("a", 2, 1)])
+    pond.drain()
+    assert pond.read("v").column("c").to_pylist() == [2]
+
+
 @pytest.mark.parametrize("on_close", [False, True])
 def test_sessions_of_both_sides_are_joined(on_close: bool) -> None:
     """Rows are in one session if they follow each other within the gap, whichever side they are on."""
