@@ -43,17 +43,17 @@ def test_a_frame_that_is_not_there_or_cut_short_is_an_error(tmp_path: Path) -> N
     ticket = shelf.leave(b"x" * 10_000)
     [file] = tmp_path.iterdir()
     os.truncate(file, 9_000)
-    with pytest.raises(UnavailableError, match="not there"):
+    with pytest.raises(UnavailableError, match="missing"):
         fetch(str(tmp_path), ticket)
     file.unlink()
-    with pytest.raises(UnavailableError, match="not there") as caught:
+    with pytest.raises(UnavailableError, match="missing") as caught:
         fetch(str(tmp_path), ticket)
     assert caught.value.hint == "run the epoch again"
 
 
 def test_a_full_or_missing_disk_is_told_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(UnavailableError, match="could not be left") as caught:
+    with pytest.raises(UnavailableError, match="could not be written") as caught:
         Shelf(str(tmp_path / "file" / "depot")).leave(b"frame")
     assert "spark.local.dir" in str(caught.value.hint)
 
