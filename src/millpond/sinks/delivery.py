@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from millpond import delta as deltas
+from millpond.masking import masked
 from millpond.plan.sink_settings import EPOCH, NUMBER, OPERATION, Guarantee, SinkMode
 from millpond.sinks.row_changes import Upserts, appended, changelog, upserts
 
@@ -69,6 +70,10 @@ class RefusedRow:
 
     row: str  # as JSON
     reason: str
+
+    def __post_init__(self) -> None:
+        # A target may repeat what it was sent, with the secrets of the connection.
+        object.__setattr__(self, "reason", masked(self.reason))
 
 
 @dataclass(frozen=True)

@@ -273,6 +273,23 @@ def test_a_line_break_in_a_secret_is_refused_without_showing_it(monkeypatch: pyt
     assert "hunter2" not in str(error.value)
 
 
+def test_an_answer_that_repeats_a_secret_does_not_show_it(
+    receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOOK_TOKEN", "hunter2-of-the-hook")
+    receiver.refuses = lambda row: f"refused: {receiver.requests[-1][1]}"  # as gateways that show the request
+    with millpond.open(tmp_path / "p", engine="inline", durable=False) as pond:
+        view = pond.table("t", {"k": int}).view("v")
+        view.sink("hook", HttpSink(receiver.url, {"Authorization": "Bearer ${env:HOOK_TOKEN}"}))
+        pond.insert("t", {"k": 1})
+        pond.drain()
+        (row,) = pond.errors().to_pylist()
+        assert "Bearer ***" in row["reason"]
+    assert "hunter2-of-the-hook" in str(receiver.requests)
+    stored = b"".join(p.read_bytes() for p in (tmp_path / "p").rglob("*") if p.is_file())
+    assert b"hunter2" not in stored
+
+
 KILLED = """
 from millpond.sinks.http import HttpSink
 def attach(view, folder):
