@@ -1,4 +1,4 @@
-"""Statements that change rows: INSERT with old keys and new, ON CONFLICT, UPDATE and DELETE, over one table or two."""
+"""Statements that change rows: INSERT with old keys and new, ON CONFLICT, UPDATE, DELETE and MERGE, over one table or two."""
 
 from __future__ import annotations
 
@@ -25,6 +25,12 @@ def changes(made: Sequence[Table], rng: random.Random, shared: bool, epoch: int)
                 found.append(_put(table, rng))
             elif table.keyed and rng.random() < 0.15:
                 found.append(_on_conflict(table, rng))
+            elif rng.random() < 0.04:
+                found.append(
+                    Change(table, text=f"TRUNCATE {table.name}", alike=(f"DELETE FROM {table.name}",))
+                )
+            elif rng.random() < 0.15 and (beside := [t for t in made if t.keyed and t.name != table.name]):
+                found.append(_merge(table, rng.choice(beside), rng, shared))
             else:
                 others = [t for t in made if t.name != table.name and t.delay_h is None]
                 found.append(_logic(table, others, rng, shared, 10 * epoch + len(found)))
@@ -70,6 +76,28 @@ def _on_conflict(table: Table, rng: random.Random) -> Change:
     absent = f"WHERE NOT EXISTS (SELECT 1 FROM {table.name} WHERE {same})"
     return Change(
         table, text=text, alike=(*updates, f"INSERT INTO {table.name} ({listed}) SELECT {values} {absent}")
+    )
+
+
+def _merge(table: Table, other: Table, rng: random.Random, shared: bool) -> Change:
+    """A MERGE by a key of the other: one row of it at most for each row."""
+    write = Expressions(rng, shared)
+    theirs = [(f"o.{c}", k) for c, k in other.columns.items()]
+    both = [*theirs, *((f"{table.name}.{c}", k) for c, k in table.columns.items())]
+    one = rng.choice([c for c in table.written if c != "id"])
+    changed = f"UPDATE SET {one} = {write.expression(table.columns[one], both, 1)}"
+    found = [
+        f"WHEN MATCHED AND {write.condition(both, 1)} THEN {rng.choice(['DELETE', 'DO NOTHING', changed])}"
+    ]
+    if rng.random() < 0.6:
+        found.append(f"WHEN MATCHED THEN {changed}")
+    if rng.random() < 0.7 and table.keyed:
+        asked = f" AND {write.condition(theirs, 1)}" if rng.random() < 0.4 else ""
+        found.append(f"WHEN NOT MATCHED{asked} THEN INSERT (id, k) VALUES (o.id, o.k)")
+    by = "id" if table.keyed else "k"
+    return Change(
+        table,
+        text=f"MERGE INTO {table.name} USING {other.name} AS o ON o.id = {table.name}.{by} {' '.join(found)}",
     )
 
 

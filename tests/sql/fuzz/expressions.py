@@ -190,6 +190,11 @@ class Expressions:
             f"({self.condition(scope, depth - 1)} {rng.choice(['AND', 'OR'])} {self.condition(scope, depth - 1)})"
         ]
         found += [f"(NOT {self.condition(scope, depth - 1)})", f"({text} NOT LIKE 'b_')"]
+        item, items = self.expression("INTEGER", scope, 0), self.expression("INTEGER[]", scope, 0)
+        items = (
+            f"coalesce({items}, CAST(ARRAY[1, NULL] AS INTEGER[]))"  # a NULL array is an empty one in DuckDB
+        )
+        found += [f"({item} {rng.choice(['= ANY', '<> ALL', '> ANY', '<= ALL'])} ({items}))"]
         if KINDS[kind].compares:
             low, high = self.constant(kind), self.constant(kind)
             found += [f"({one} IN ({low}, {high}))", f"({one} NOT IN ({low}, {high}))"]

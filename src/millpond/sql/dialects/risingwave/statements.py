@@ -29,6 +29,10 @@ _CLAUSES = {  # in any statement, outside of brackets and inside
     ("SESSION", "WITH", "GAP"): "write SESSION(rows, time, INTERVAL '5 minutes', key) in FROM, and GROUP BY",
     ("AS", "CHANGELOG", "FROM"): "SUBSCRIBE name shows the changes of a table or view",
 }
+_KEPT = "write INSERT … ON CONFLICT DO NOTHING, or APPEND ONLY, which keeps the first row of a key"
+_CONFLICTS = {  # what a table of RisingWave does with a second row of a key, besides replacing the first
+    "DO UPDATE IF NOT NULL": "write INSERT … ON CONFLICT (key) DO UPDATE SET c = coalesce(excluded.c, t.c)",
+}
 _REFUSED = {
     ("CREATE", "CONNECTION"): "put the options into the source or sink",
     ("CREATE", "SUBSCRIPTION"): "SUBSCRIBE name follows a table or view",
@@ -140,9 +144,11 @@ def _table(fragment: SqlFragment, at: int) -> str:
         start = words.at
         if words.take("ON", "CONFLICT"):
             if not (words.take("OVERWRITE") or words.take("DO", "UPDATE", "FULL")):
+                kind = "DO NOTHING" if words.take("DO", "NOTHING") else fragment.word(words.at)
+                if words.take("DO", "UPDATE"):
+                    kind = "DO UPDATE IF NOT NULL"
                 words.fail(
-                    f"ON CONFLICT {fragment.word(words.at)} of {_NAME} is not supported",
-                    "a row with the same key replaces the old one, except in an APPEND ONLY table",
+                    f"ON CONFLICT {kind} of a table of {_NAME} is not supported", _CONFLICTS.get(kind, _KEPT)
                 )
             if words.take("WITH", "VERSION"):
                 words.fail(
