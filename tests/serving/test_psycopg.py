@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import decimal
 import socket
@@ -300,3 +301,50 @@ def test_the_time_zone_of_a_connection(server: ServedPond) -> None:
             con.execute("SET TimeZone = 'Mars/Base'")
     with pytest.raises(psycopg.OperationalError, match="invalid value for parameter"):
         psycopg.connect(server.address(), options="-c timezone=Mars/Base")
+
+
+def test_cursors_go_forward_and_back(con: Any) -> None:
+    def ns(fetch: str) -> list[int]:
+        return [row[0] for row in con.execute(fetch).fetchall()]
+
+    with con.transaction():
+        con.execute("DECLARE c SCROLL CURSOR FOR SELECT n FROM generate_series(1, 5) AS t (n) ORDER BY n")
+        assert (ns("FETCH 2 FROM c"), ns("FETCH c"), ns("FETCH PRIOR c")) == ([1, 2], [3], [2])
+        assert (ns("FETCH LAST c"), ns("FETCH NEXT c"), ns("FETCH BACKWARD 2 c")) == ([5], [], [5, 4])
+        assert (ns("FETCH ABSOLUTE 2 c"), ns("FETCH RELATIVE 2 c"), ns("FETCH RELATIVE 0 c")) == (
+            [2],
+            [4],
+            [4],
+        )
+        assert con.execute("MOVE BACKWARD ALL c").statusmessage == "MOVE 3"
+        assert (ns("FETCH PRIOR c"), ns("FETCH ALL c"), ns("FETCH ABSOLUTE -2 c")) == (
+            [],
+            [1, 2, 3, 4, 5],
+            [4],
+        )
+        assert ns("FETCH FIRST c") == [1] and con.execute("MOVE 3 IN c").statusmessage == "MOVE 3"
+    with con.transaction(), con.cursor("named", scrollable=True) as cursor:
+        cursor.execute("SELECT n FROM generate_series(1, 9) AS t (n) ORDER BY n")
+        cursor.scroll(5)
+        assert cursor.fetchone() == (6,)
+        cursor.scroll(1, mode="absolute")
+        assert cursor.fetchmany(2) == [(2,), (3,)]
+        cursor.scroll(-2)
+        assert cursor.fetchone() == (2,)
+
+
+def test_a_portal_is_moved_by_its_name(server: ServedPond) -> None:
+    asyncpg = pytest.importorskip("asyncpg")
+
+    async def ask() -> list[Any]:
+        client = await asyncpg.connect(server.address())
+        try:
+            async with client.transaction():
+                cursor = await client.cursor("SELECT generate_series(0, 9)")
+                moved = await cursor.forward(4)
+                row = await cursor.fetchrow()
+                return [moved, row[0], await cursor.forward(100), await cursor.fetchrow()]
+        finally:
+            await client.close()
+
+    assert asyncio.run(ask()) == [4, 4, 5, None]

@@ -20,6 +20,7 @@ from millpond.server.pgwire import messages as m
 from millpond.server.pgwire.copy_in import receive_copy
 from millpond.server.pgwire.copy_out import send_copy
 from millpond.server.pgwire.data_rows import RowEncoder
+from millpond.server.pgwire.describe import QUERIES
 from millpond.server.pgwire.error_reports import PgError, error_response, notice
 from millpond.server.pgwire.joined_changes import JoinedChanges, joins
 from millpond.server.pgwire.outcome import (
@@ -54,6 +55,7 @@ class Conversation:
         self.is_skipping = False  # after an error, until Sync
         self.joined = JoinedChanges()  # of this pipeline, not sent yet
         self._loop = asyncio.get_running_loop()
+        runner.cursors.open_portal = self._opened
 
     async def handle(self, message: m.ClientMessage) -> None:
         """Answer one message."""
@@ -372,6 +374,15 @@ class Conversation:
         if len(formats) not in (0, 1, count):
             raise PgError("08P01", f"there are {len(formats)} result formats for {count} columns")
 
+    async def _opened(self, name: str) -> PgPortal | None:
+        """A portal with its rows, for FETCH and MOVE: a cursor is a portal, and the other way round."""
+        portal = self._portals.get(name)
+        if portal is None or portal.statement.fragment is None:
+            return None
+        if portal.statement.fragment.word(0) in QUERIES:
+            await self._outcome(portal)
+        return portal
+
     async def _outcome(self, portal: PgPortal) -> Outcome:
         """Run the statement of a portal, once."""
         if portal.outcome is None:
@@ -414,10 +425,11 @@ class Conversation:
             portal.done = True
             self.transport.put(m.command_complete(outcome.tag))
             return
-        left = outcome.table.num_rows - portal.at
+        at = min(portal.at, outcome.table.num_rows)
+        left = outcome.table.num_rows - at
         count = left if not message.rows_max else min(left, message.rows_max)
-        await self._rows(outcome, portal.formats, outcome.table.slice(portal.at, count))
-        portal.at += count
+        await self._rows(outcome, portal.formats, outcome.table.slice(at, count))
+        portal.at = at + count
         if message.rows_max and count == message.rows_max:
             self.transport.put(m.PORTAL_SUSPENDED)
         else:

@@ -21,7 +21,7 @@ async function show() {
   if (location.hash === "#main") return main.focus();
   const made = PAGES[name] || overview;
   for (const link of document.querySelectorAll("nav a")) {
-    if (link.hash === `#/${name || "overview"}`) { link.setAttribute("aria-current", "page"); document.title = `${link.textContent} – Millpond`; }
+    if (link.hash === `#/${name || "overview"}`) { link.setAttribute("aria-current", "page"); link.scrollIntoView({ block: "nearest", inline: "nearest" }); document.title = `${link.textContent} – Millpond`; }
     else link.removeAttribute("aria-current");
   }
   page?.leave?.();

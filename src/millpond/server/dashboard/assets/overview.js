@@ -37,9 +37,9 @@ export async function overview(place) {
       tile("Skew", ran.length ? `${(ran.at(-1).skew ?? 1).toFixed(2)} ×` : "–", "slowest to mean", (ran.at(-1)?.skew ?? 1) > 2 && "warn"),
       tile("Backlog", number(newest?.backlog_rows ?? latest(ran, "backlog_rows")), "rows not yet read"),
       tile("Watermark lag", Number.isFinite(lag) ? ms(lag) : "–", "behind the clock"),
-      tile("Late rows", number(newest?.late_rows ?? 0), "in all epochs", newest?.late_rows > 0 && "warn"),
-      tile("Error rows", number(newest?.error_rows ?? 0), "in all epochs", newest?.error_rows > 0 && "bad"),
-      tile("Sinks behind", `${behind.length} of ${sinks.length}`, behind.map((b) => b.name).join(", ") || "all are current", behind.length > 0 && "warn"),
+      tile("Late rows", number(newest?.late_rows ?? 0), "in all epochs", newest?.late_rows > 0 && "warn", "#/flow"),
+      tile("Error rows", number(newest?.error_rows ?? 0), "in all epochs", newest?.error_rows > 0 && "bad", "#/flow"),
+      tile("Sinks behind", `${behind.length} of ${sinks.length}`, behind.map((b) => b.name).join(", ") || "all are current", behind.length > 0 && "warn", "#/flow"),
       tile("State", bytes(sums[0].bytes), `${plural(sums[0].runs ?? 0, "run")} in ${plural(sums[0].tables, "table")}`),
     ]);
     timeline(drawn, ran, (epoch) => { tip.textContent = told(epoch); });
@@ -57,7 +57,10 @@ export async function overview(place) {
   return { update };
 }
 
-function tile(name, value, note, kind) { return h("div", { class: `tile ${kind || ""}` }, h("dt", {}, name), h("dd", {}, value, h("small", { title: note }, note))); }
+function tile(name, value, note, kind, page) {
+  const shown = kind && page ? h("a", { href: page, title: "show them" }, value) : value;
+  return h("div", { class: `tile ${kind || ""}` }, h("dt", {}, name), h("dd", {}, shown, h("small", {}, note)));
+}
 function quantile(values, q) { const sorted = [...values].sort((a, b) => a - b); return sorted.length ? sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] : null; }
 function latest(epochs, name) { return epochs.findLast((e) => e[name] !== null)?.[name] ?? null; }
 
