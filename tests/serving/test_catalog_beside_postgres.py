@@ -19,6 +19,7 @@ CREATE TABLE kinds (id bigint PRIMARY KEY, a int NOT NULL, b smallint, c text, d
     g timestamptz, h time, i numeric(12,3), j double precision, k real, l uuid, m interval, n int[], o text[]);
 CREATE TABLE pair (a text, b int, n int NOT NULL, PRIMARY KEY (a, b));
 CREATE TABLE plain (x int, y text);
+CREATE TABLE sized (v varchar(52) NOT NULL, c char(3), j jsonb, w varchar(7));
 CREATE INDEX kinds_c ON kinds (c);
 CREATE INDEX kinds_a_b ON kinds (a, b);
 CREATE VIEW shown AS SELECT id, c FROM kinds WHERE a > 1;
@@ -32,11 +33,13 @@ COMMANDS = (
     r"\d kinds",
     r"\d pair",
     r"\d plain",
+    r"\d sized",
     r"\d shown",
     r"\d counted",
     r"\dn",
 )
 QUERIES = (
+    "SELECT column_name, character_maximum_length FROM information_schema.columns WHERE table_name = 'sized' ORDER BY 1",
     "SELECT table_name, column_name, ordinal_position, is_nullable, data_type, udt_name FROM information_schema.columns"
     " WHERE table_schema = 'public' AND table_name <> 'counted' ORDER BY 1, 3",
     "SELECT table_name, table_type FROM information_schema.tables WHERE table_schema = 'public' AND table_name <> 'counted'"

@@ -35,6 +35,7 @@ MACROS = (
     "format_type(o, m) as (case when o is null then null else coalesce((select case"
     " when zz_plain = 'numeric' and m >= 4 then"
     " 'numeric(' || ((m - 4) >> 16) || ',' || ((m - 4) & 65535) || ')'"
+    " when zz_plain in ('varchar', 'bpchar') and m >= 4 then zz_name || '(' || (m - 4) || ')'"
     " else zz_name end from pgc.zz_type where zz_oid = o), '???') end)",
     "pg_get_userbyid(o) as (coalesce((select zz_name from pgc.zz_role where zz_oid = o),"
     " 'unknown (OID=' || o || ')'))",

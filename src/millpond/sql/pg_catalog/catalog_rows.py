@@ -5,6 +5,7 @@ Law: an object keeps its oid as long as it keeps its name, in every server of th
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +13,16 @@ from typing import Any
 
 from millpond.plan.objects import SEQUENCE_OF, SqlColumn, SqlObject
 from millpond.sql.binding.catalog import Catalog
-from millpond.sql.pg_catalog.pg_types import BY_OID, TYPES, UNKNOWN, ColumnType, column_type
+from millpond.sql.pg_catalog.pg_types import (
+    BPCHAR,
+    BY_OID,
+    JSONB,
+    TYPES,
+    UNKNOWN,
+    VARCHAR,
+    ColumnType,
+    column_type,
+)
 from millpond.sql.statements.comment import comments
 from millpond.sql.text.schema_names import as_written, schema_of, without_schema
 
@@ -77,6 +87,8 @@ def type_name(shown: ColumnType) -> str:
     name = NAMES.get(shown.type.name, shown.type.name)
     if shown.modifier >= 4 and shown.type.name == "numeric":
         name = f"numeric({(shown.modifier - 4) >> 16},{(shown.modifier - 4) & 0xFFFF})"
+    elif shown.modifier >= 4:
+        name = f"{name}({shown.modifier - 4})"
     return f"{name}[]" if shown.is_array else name
 
 
@@ -235,9 +247,25 @@ def _checks(made: CatalogRows, found: SqlObject, oid: int) -> None:
                  initially_deferred="NO", enforced="YES")  # fmt: skip
 
 
+_DECLARED = {"varchar": VARCHAR, "char": BPCHAR, "jsonb": JSONB}
+_SIZED = re.compile(r"(\w+)(?:\((\d+)\))?")
+
+
+def _shown(column: SqlColumn) -> ColumnType:
+    """The type that a column was declared with, which may ask more of values than the stored one.
+
+    >>> _shown(SqlColumn("v", "VARCHAR", declared="varchar(52)")).modifier
+    56
+    """
+    found = _SIZED.fullmatch(column.declared or "")
+    if found is None or found[1] not in _DECLARED:
+        return column_type(column.type)
+    return ColumnType(_DECLARED[found[1]], False, -1 if found[2] is None else int(found[2]) + 4)
+
+
 def _column(made: CatalogRows, found: SqlObject, oid: int, number: int, column: SqlColumn) -> None:
     schema, local, _ = made.place(found.name)
-    shown = column_type(column.type)
+    shown = _shown(column)
     has_default = column.default is not None or column.generated is not None
     required = column.required or (found.kind == "table" and column.name in found.key)
     made.add(
@@ -248,7 +276,7 @@ def _column(made: CatalogRows, found: SqlObject, oid: int, number: int, column: 
         atthasdef=has_default, atthasmissing=False,
         attidentity="" if column.identity is None else "a" if column.identity.always else "d",
         attgenerated="s" if column.generated is not None else "", attisdropped=False, attislocal=True,
-        attinhcount=0, attcollation=100 if shown.type.name in ("text", "varchar") else 0,
+        attinhcount=0, attcollation=100 if shown.type.name in ("text", "varchar", "bpchar") else 0,
     )  # fmt: skip
     if has_default:
         text = column.default if column.default is not None else column.generated
@@ -256,11 +284,13 @@ def _column(made: CatalogRows, found: SqlObject, oid: int, number: int, column: 
     numeric = shown.type.name in ("int2", "int4", "int8")
     bits = {"int2": 16, "int4": 32, "int8": 64}.get(shown.type.name)
     decimal = shown.modifier >= 4 and shown.type.name == "numeric"
+    sized = shown.modifier >= 4 and shown.type in (VARCHAR, BPCHAR)
     made.add(
         "information_schema.columns", table_catalog="pond", table_schema=schema, table_name=local,
         column_name=column.name, ordinal_position=number, column_default=column.default,
         is_nullable="NO" if required else "YES",
         data_type="ARRAY" if shown.is_array else NAMES.get(shown.type.name, shown.type.name),
+        character_maximum_length=shown.modifier - 4 if sized else None,
         numeric_precision=bits if numeric else (shown.modifier - 4) >> 16 if decimal else None,
         numeric_precision_radix=2 if numeric else 10 if decimal else None,
         numeric_scale=0 if numeric else (shown.modifier - 4) & 0xFFFF if decimal else None,
@@ -295,7 +325,7 @@ def _index(
         relispartition=False, relrewrite=0, relfrozenxid=0, relminmxid=0,
     )  # fmt: skip
     for number, column in enumerate(columns, 1):
-        shown = column_type(found.columns[places[column] - 1].type)
+        shown = _shown(found.columns[places[column] - 1])
         made.add(
             "pg_attribute", attrelid=oid, attname=column, atttypid=shown.oid, attlen=shown.size,
             attnum=number, attndims=0, atttypmod=shown.modifier, attnotnull=False, atthasdef=False,
