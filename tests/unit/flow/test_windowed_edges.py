@@ -162,6 +162,25 @@ def test_a_row_that_comes_and_goes_within_an_epoch_does_not_count() -> None:
     assert pond.read("v").column("c").to_pylist() == [2]
 
 
+def test_a_deletion_counts_like_an_insertion() -> None:
+    pond = millpond.open("memory://", engine="inline", checks=True, parallelism=2)
+    trigger = repeatedly(after_count(2))
+    windowed = (
+        pond.table("t", SCHEMA, key="n").key_by("k").window(tumbling("10s"), time="at", trigger=trigger)
+    )
+    windowed.aggregate(c="count(*)").view("v")
+    shown = lambda: pond.read("v").column("c").to_pylist()  # noqa: E731
+    pond.insert("t", [row("a", n, 1) for n in (1, 2, 3)])
+    pond.drain()
+    assert shown() == [3]
+    pond.delete("t", [{"n": 1}])
+    pond.drain()
+    assert shown() == [3], "one row has changed"
+    pond.delete("t", [{"n": 2}])
+    pond.drain()
+    assert shown() == [1]
+
+
 def test_a_row_that_moves_to_another_input_of_a_union_does_not_count() -> None:
     pond = millpond.open("memory://", engine="inline", checks=True, parallelism=2)
     a, b = (pond.table(name, SCHEMA, key="n") for name in "ab")
