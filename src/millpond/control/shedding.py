@@ -52,8 +52,8 @@ class Shedding:
         return SampledBy(self.by, self.key)
 
     @property
-    def divisor_held(self) -> int:
-        """What must not fall while rows of shed keys are missing, if a key that was shed stays shed."""
+    def divisor_min(self) -> int:
+        """The least divisor while rows of shed keys are missing, where a key that was shed stays shed."""
         return self.divisor_max if self.owed or self.lost else 1
 
     def settings(self) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def _traced(operator: Operator, on_input: OnInput, on_output: OnOutput) -> Opera
     kind: Any = type(operator)
 
     def apply(self: Any, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
-        ctx.wanted = True  # also for the last step, as the replay reads its output
+        ctx.output_is_read = True  # also for the last step, as the replay reads its output
         on_input(ctx.step, tuple(None if delta is None else without_origin(delta) for delta in inputs))
         result: StepResult = kind.apply(self, ctx, binding, inputs)
         if result.out is not None:

@@ -137,7 +137,7 @@ def _of(number: int, name: str) -> Callable[..., Any]:
     return call
 
 
-def stop_if_asked(error: duckdb.Error) -> None:
+def stop_if_cancelled(error: duckdb.Error) -> None:
     """Raise the exception by which a user's function stopped the statement, if that is why it failed."""
     _, mark, rest = str(error).partition(_STOPPED)
     if mark:
@@ -211,7 +211,7 @@ class PreparedQuery:
             result = self._con._submit(f"execute {self._name}", None, "arrow", BATCH_ROWS)
             return result.arrow_table()
         except duckdb.Error as error:
-            stop_if_asked(error)
+            stop_if_cancelled(error)
             raise
         finally:
             for feed in self._feeds:

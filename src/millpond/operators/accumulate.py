@@ -246,7 +246,7 @@ class Accumulate(ExpiresBehindBound):
             self._errors(keys, bad, reasons, 1), self._errors(keys, was_bad, old_errors.to_pylist(), -1)
         )
         return StepResult(
-            consolidate(both) if ctx.wanted else None,
+            consolidate(both) if ctx.output_is_read else None,
             tuple(changes),
             None if errors is None else consolidate(errors),
         )

@@ -388,7 +388,7 @@ class Aggregate(UsesHashOrder, PreAggregatesByBatch, EndsState):
         keys = keys_of(live, self.key)
         length = len(keys)
         buckets = buckets_of(groups, keys.columns)
-        wanted = None if ctx.wanted else self.kept(groups, kinds)
+        wanted = None if ctx.output_is_read else self.kept(groups, kinds)
         found, old = ctx.table(groups.name, buckets=buckets).lookup_one(keys, wanted)
         fresh: dict[str, Any] = {}
         changes: list[Change] = []
@@ -431,7 +431,7 @@ class Aggregate(UsesHashOrder, PreAggregatesByBatch, EndsState):
             errors = [(a[keep], b[keep], r) for a, b, r in errors]
         changes.insert(0, Change(groups.name, rows, presorted=True))
         out = None
-        if ctx.wanted and self.closes is None:
+        if ctx.output_is_read and self.closes is None:
             out = _visible_change(binding.shape.schema.names, old, found, rows, weight)
         return StepResult(out, tuple(changes), _error_rows(rows, self.key, errors))
 

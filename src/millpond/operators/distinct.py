@@ -110,7 +110,7 @@ class Distinct(ExpiresBehindBound, UsesHashOrder, PreparesInput):
             counted, alive = counted.take(pa.array(changed)), alive[changed]
         change = with_weights(counted, alive)
         out = None
-        if ctx.wanted:
+        if ctx.output_is_read:
             turned = np.flatnonzero((before > 0) != (after > 0))
             out = with_weights(rows.take(pa.array(turned)), np.where(after[turned] > 0, 1, -1))
         return StepResult(out, (Change(spec.name, change),), drops=drops)

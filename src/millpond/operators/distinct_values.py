@@ -160,7 +160,7 @@ class DistinctValues(ExpiresBehindBound, PreparesInput):
         for name in known:
             written = written.append_column(name, pa.array(new[name]))
         change = Change(spec.name, with_weights(written, alive.astype(np.int64)), presorted=True)
-        out = self._out(binding, rows, before, after, alive) if ctx.wanted else None
+        out = self._out(binding, rows, before, after, alive) if ctx.output_is_read else None
         return StepResult(out, (change,), drops=drops)
 
     def _holds(self, known: Mapping[str, Ints]) -> list[Bools]:

@@ -151,7 +151,9 @@ class Extreme(ExpiresBehindBound, PreparesInput):
         put = _put(binding.tables[0], now, before.filter(pa.array(gone)))
         if put.num_rows:
             changes.append(Change(binding.tables[0].name, put))
-        return StepResult(_difference(binding, was, now) if ctx.wanted else None, tuple(changes), drops=drops)
+        return StepResult(
+            _difference(binding, was, now) if ctx.output_is_read else None, tuple(changes), drops=drops
+        )
 
     def _rank(self, binding: Binding, keys: int, head: Keyed | None, delta: Keyed) -> Ranked:
         return rank((binding.extra.order_within_key, ()), keys, head, delta, 1)

@@ -278,7 +278,7 @@ class InnerContext:
         self.task = 0
         self.h_min = 0
         self.h_max = (1 << 64) - 1
-        self.wanted = True
+        self.output_is_read = True
         self.backfilling = outer.backfilling
         self.vectorize_user_code = outer.vectorize_user_code
 

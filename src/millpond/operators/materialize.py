@@ -39,4 +39,4 @@ class Materialize:
         if deltas.HASH in delta.column_names:  # of another key than the table's
             delta = delta.drop_columns([deltas.HASH])
         rows = delta if binding.shape.append_only else deltas.consolidate(delta)
-        return StepResult(rows if ctx.wanted else None, (Change(binding.tables[0].name, rows),))
+        return StepResult(rows if ctx.output_is_read else None, (Change(binding.tables[0].name, rows),))

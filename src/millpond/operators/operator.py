@@ -102,7 +102,7 @@ class Context(Protocol):
     task: int
     h_min: int
     h_max: int
-    wanted: bool  # does any step, view or sink read the output, or is only the state table needed?
+    output_is_read: bool  # does any step, view or sink read the output, or is only the state table needed?
     backfilling: bool  # is this a backfill, which computes the state of new steps?
     vectorize_user_code: bool  # may user code be called for many keys in one call?
 

@@ -57,4 +57,4 @@ class PaneView:
             told = deltas.with_weights(every.select(names).append_column(FED_AT, at), deltas.weights(every))
             changes.append(Change(feed.name, told.select([*feed.schema.names, WEIGHT])))
             drops = ((feed.name, ctx.now_us),)
-        return StepResult(out if ctx.wanted else None, tuple(changes), drops=drops)
+        return StepResult(out if ctx.output_is_read else None, tuple(changes), drops=drops)

@@ -57,7 +57,7 @@ from millpond.pond.listeners import Listeners, OnEpoch
 from millpond.pond.location import backup_store, folder_of, restore_stores
 from millpond.pond.program import ProgramEditor
 from millpond.pond.progress import PondProgress
-from millpond.pond.rows import Rows, held, table_step
+from millpond.pond.rows import Rows, table_rows, table_step
 from millpond.pond.status import Status, status_of
 from millpond.serve.backup import Backup, OnCopy, back_up
 from millpond.serve.epoch_summaries import EpochSummary, summaries
@@ -999,7 +999,7 @@ class Pond:
             raise InvalidError(f"epoch {wanted} is no longer kept", detail=f"the floor is {head.floor}")
         self._program.require_return(head, wanted)
         if not force:
-            self._reader.require_behind_no_sink(head, wanted)
+            self._reader.require_no_sink_retracts(head, wanted)
         self._inbox.command("rollback", {"epoch": wanted, **({"force": True} if force else {})})
 
     def migrate(
@@ -1151,7 +1151,7 @@ class Pond:
         """
         id = None if request is None else request_ids.checked(request)
         step = table_step(self.plan, table)
-        return self._inbox.rows(step, held(self.plan, step, rows), 1, id)
+        return self._inbox.rows(step, table_rows(self.plan, step, rows), 1, id)
 
     def delete(self, table: str, rows: Rows) -> int:
         """Delete rows from a table: by key if the table has one, else one equal row for each.
@@ -1162,7 +1162,7 @@ class Pond:
         0
         """
         step = table_step(self.plan, table)
-        return self._inbox.rows(step, held(self.plan, step, rows), -1)
+        return self._inbox.rows(step, table_rows(self.plan, step, rows), -1)
 
     def flush(self, timeout_s: float = 60.0) -> int:
         """Wait until all earlier inbox entries are in a committed epoch; returns that epoch.

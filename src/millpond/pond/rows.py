@@ -34,7 +34,7 @@ def table_step(plan: Plan, name: str) -> str:
     return name
 
 
-def held(plan: Plan, table: str, rows: Rows) -> Rows:
+def table_rows(plan: Plan, table: str, rows: Rows) -> Rows:
     """Rows for the table of a step, with columns renamed from their SQL names to the stored names."""
     if isinstance(rows, Mapping):
         rows = [rows]  # one row

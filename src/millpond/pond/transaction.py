@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.errors import InvalidError
-from millpond.pond.rows import Rows, held
+from millpond.pond.rows import Rows, table_rows
 from millpond.sql.binding.functions import inlined
 from millpond.sql.dml.deferred_change import rows_change
 from millpond.sql.result import Result
@@ -82,7 +82,7 @@ class Transaction:
         found = block.catalog.get(table, "table")
         assert found.scan is not None
         plan = block.catalog.plan
-        _, payload = self._session.host.row_entry(found.scan, held(plan, found.scan, rows))
+        _, payload = self._session.host.row_entry(found.scan, table_rows(plan, found.scan, rows))
         with pa.ipc.open_stream(payload) as stream:
             encoded = stream.read_all().drop_columns(["_w"])
         return block.change(rows_change(found, encoded)).count

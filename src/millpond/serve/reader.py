@@ -18,7 +18,7 @@ import pyarrow as pa
 from millpond import delta as deltas
 from millpond.clock import Clock, SystemClock
 from millpond.delta import WEIGHT
-from millpond.engine.coordinator.append_sinks import behind_what_was_shown, refusal
+from millpond.engine.coordinator.append_sinks import refusal, sinks_that_would_retract
 from millpond.engine.task.worker import Worker
 from millpond.errors import DataError, InvalidError, UnavailableError, nearest
 from millpond.integer_casts import require_integers
@@ -110,7 +110,7 @@ class Reader:
         """
         for _ in range(PIN_TRIES):
             wanted = self.resolve(self.head(), epoch)
-            snapshot = self._pinned.take(wanted, lambda wanted: self._open_kept(wanted, by))
+            snapshot = self._pinned.take(wanted, lambda wanted: self._open_retained(wanted, by))
             if snapshot is not None:
                 try:
                     with self._explain_missing(wanted):
@@ -148,7 +148,7 @@ class Reader:
                     epoch=first,
                 ) from error
 
-    def _open_kept(self, epoch: int, by: Pin | None = None) -> Snapshot | None:
+    def _open_retained(self, epoch: int, by: Pin | None = None) -> Snapshot | None:
         now = self.head()
         if not is_retained(now, epoch) and not self._is_protected(epoch, by):
             return None
@@ -299,10 +299,10 @@ class Reader:
             at = found[-1].epoch
             yield from (delta for delta in found if delta.table.num_rows)
 
-    def require_behind_no_sink(self, head: Manifest, epoch: int) -> None:
+    def require_no_sink_retracts(self, head: Manifest, epoch: int) -> None:
         """Refuse a rollback to an epoch if an append-only sink has delivered later rows."""
         with self.pinned_range(epoch, head.epoch) as (then, now):
-            found = behind_what_was_shown(now, then, self.plan_of)
+            found = sinks_that_would_retract(now, then, self.plan_of)
         if found:
             raise refusal(found, epoch)
 
@@ -331,7 +331,7 @@ class Reader:
         made = try_pin(self.store, first, self.pin_until_us(), last=last)
         try:
             # Opened after the pin was written: this order makes it safe.
-            before, after = self._open_kept(first, by), self._open_kept(last, by)
+            before, after = self._open_retained(first, by), self._open_retained(last, by)
             if before is None or after is None:
                 raise self._gone(first)
             with self._explain_missing(first, last):

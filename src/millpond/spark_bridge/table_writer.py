@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from millpond.control.inbox_sender import InboxSender
 from millpond.errors import InvalidError, UnavailableError
-from millpond.pond.rows import entry, held, table_step
+from millpond.pond.rows import entry, table_rows, table_step
 from millpond.spark_bridge.options import SparkOptions, Use
 from millpond.spark_bridge.pond_location import opened
 from millpond.spark_bridge.spark_types import arrow_schema
@@ -96,7 +96,7 @@ class Target:
         with opened(self.options, self.use) as reader:
             plan = reader.plan_of(reader.head())
         step = table_step(plan, self.table)
-        return entry(plan, step, held(plan, step, rows), 1)
+        return entry(plan, step, table_rows(plan, step, rows), 1)
 
     def collected(self, batches: Iterator[Any]) -> TaskRows:
         """The rows of a task, which the driver inserts when all tasks are done."""

@@ -75,7 +75,7 @@ class TaskContext:
     task: int
     h_min: int
     h_max: int
-    wanted: bool
+    output_is_read: bool
     run: OperatorRun
     before: Mapping[str, int]
     after: Mapping[str, int]

@@ -144,7 +144,7 @@ def rollback(
         wanted = snapshot.epoch
     head = reader.head()
     if not force:
-        reader.require_behind_no_sink(head, wanted)
+        reader.require_no_sink_retracts(head, wanted)
     args = {"epoch": wanted, **({"force": True} if force else {})}
     sent = InboxSender(reader.store).send("rollback", args, wait_s=wait)
     output.write(answer(sent, f"rolled back to epoch {wanted}", f"rollback to epoch {wanted}"))

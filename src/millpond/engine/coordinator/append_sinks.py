@@ -24,7 +24,7 @@ def is_append_only(node: SinkNode) -> bool:
     return not isinstance(node.sink, Unloaded) and modes_of(node.sink)[0] == "append"
 
 
-def behind_what_was_shown(head: Snapshot, target: Snapshot, plan_of: PlanOf) -> list[str]:
+def sinks_that_would_retract(head: Snapshot, target: Snapshot, plan_of: PlanOf) -> list[str]:
     """The attached append-only sinks of which a rollback to `target` would retract rows."""
     sinks = plan_of(head.manifest).sinks
     growing = [n for n, s in sinks.items() if n not in head.manifest.detached and is_append_only(s)]
@@ -51,6 +51,6 @@ def refusal(sinks: list[str], epoch: int) -> InvalidError:
     )
 
 
-def shown_only(delta: pa.Table) -> pa.Table:
+def insertions_only(delta: pa.Table) -> pa.Table:
     """What a forced rollback delivers to an append-only sink."""
     return delta.filter(pa.array(deltas.weights(delta) > 0))

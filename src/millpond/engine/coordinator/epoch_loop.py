@@ -45,7 +45,7 @@ from millpond.errors import InternalError, MillpondError
 from millpond.sources.source import Poll, Split
 from millpond.state.manifest.manifest import RunId, run_id
 from millpond.state.request_ids import executed_after
-from millpond.state.tables.live_runs import lasting
+from millpond.state.tables.live_runs import outside_dropped_buckets
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class EpochLoop:
             metrics={**outcome.metrics, "backlog": self._left_rows},
         )
         return PlannedCommit(
-            child, lasting(outcome.runs, outcome.drops), state.live.runs_below(outcome.drops)
+            child, outside_dropped_buckets(outcome.runs, outcome.drops), state.live.runs_below(outcome.drops)
         )
 
     def on_run_failed(self, error: MillpondError) -> RunEpoch | Halt:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from millpond.engine.change.backfill import errors_taken_back
 from millpond.engine.change.programs import program_of, save_plan
-from millpond.engine.coordinator.append_sinks import behind_what_was_shown, refusal
+from millpond.engine.coordinator.append_sinks import refusal, sinks_that_would_retract
 from millpond.engine.coordinator.protocol import Command, HeadRead, ProgramSummary
 from millpond.engine.coordinator.running_program import RunningProgram
 from millpond.engine.task.worker import Worker
@@ -172,7 +172,7 @@ def _rollback(worker: Worker, program: RunningProgram, head: Manifest, command: 
     older = _program_of(worker, program, target)
     if command.args.get("force") is not True:
         before, after = _snapshot(worker, head), _snapshot(worker, target)
-        sinks = behind_what_was_shown(before, after, lambda m: program.plan_of(m, worker))
+        sinks = sinks_that_would_retract(before, after, lambda m: program.plan_of(m, worker))
         if sinks:
             raise refusal(sinks, target.epoch)
     return InboxPoll(command=command, rollback_to=opened, program=older)

@@ -27,7 +27,7 @@ from millpond.errors import InternalError, MillpondError
 from millpond.state.manifest.backfill_progress import BackfillProgress
 from millpond.state.manifest.manifest import Manifest, RunId, run_id
 from millpond.state.store.store import ReadOnlyError
-from millpond.state.tables.live_runs import lasting
+from millpond.state.tables.live_runs import outside_dropped_buckets
 
 CHANGED_MEANWHILE = "the program was changed by somebody else meanwhile"
 
@@ -130,7 +130,7 @@ class ProgramChanges:
     def on_changed(self, event: PlanChanged) -> PlannedCommit:
         """Plan one commit: the new program, the state of new steps, and the removal of old ones (law 2)."""
         child = self._answered().child
-        added = lasting(event.runs, event.drops)
+        added = outside_dropped_buckets(event.runs, event.drops)
         if child.kind == "create":
             child = replace(
                 child, positions=event.positions, watermarks=event.watermarks, counts=event.counts
@@ -184,7 +184,7 @@ class ProgramChanges:
         return replace(
             planned,
             manifest=replace(planned.manifest, backfill=chunk.progress),
-            added=(*planned.added, *lasting(chunk.runs, chunk.drops)),
+            added=(*planned.added, *outside_dropped_buckets(chunk.runs, chunk.drops)),
             removed=(*planned.removed, *self._state.live.runs_below(chunk.drops)),
         )
 

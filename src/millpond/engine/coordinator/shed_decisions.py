@@ -86,7 +86,7 @@ def decided(settings: Mapping[str, Shedding], rules: ShedRules, given: ShedInput
             continue
         divisor = max(needed[p] for p in (step, *(p for p in rule.partners if p in needed)))
         if rule.sticky:
-            divisor = max(divisor, mine.divisor_held)
+            divisor = max(divisor, mine.divisor_min)
         if rule.window is not None:
             newest = [(given.watermarks.get(step) or {}).get("max") for step in rule.window.watermarks]
             known = [at_us for at_us in newest if at_us is not None]
@@ -214,7 +214,7 @@ def without_owed(
             mine = decision.sources[step]
             mine = mine.without(mine.owed[again:])
             rule = decision.allowed.get(step)
-            held = mine.divisor_held if rule is not None and rule.sticky else mine.divisor
+            held = mine.divisor_min if rule is not None and rule.sticky else mine.divisor
             decision = replace(
                 decision, sources={**decision.sources, step: replace(mine, divisor=max(mine.divisor, held))}
             )

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from millpond import delta as deltas
 from millpond.engine.change.backfill import write_errors
-from millpond.engine.coordinator.append_sinks import is_append_only, shown_only
+from millpond.engine.coordinator.append_sinks import insertions_only, is_append_only
 from millpond.engine.coordinator.protocol import Deliver, Delivered, DeliverFailed
 from millpond.engine.coordinator.running_program import RunningProgram
 from millpond.engine.coordinator.sink_deliveries import is_empty
@@ -146,7 +146,7 @@ def _changes(
         return None
     delta = sink_changes(snapshot, ask.sink, lambda m: program.plan_of(m, worker))
     if delta is not None and manifest.kind == "rollback" and is_append_only(node):
-        return shown_only(delta)  # the rollback was forced
+        return insertions_only(delta)  # the rollback was forced
     return delta
 
 

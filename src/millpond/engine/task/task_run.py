@@ -74,7 +74,7 @@ class StepContext:
         self.task = task.task
         self.h_min = 0 if everywhere else task.h_min
         self.h_max = LAST_HASH if everywhere else task.h_max
-        self.wanted = node.step in task.task_plan.wanted
+        self.output_is_read = node.step in task.task_plan.wanted
         self.backfilling = task.spec.past is not None  # is this a backfill of new steps?
         self.vectorize_user_code = task.spec.vectorize_user_code
         self._is_local = node.step in task.levels.local_lookups.lookups

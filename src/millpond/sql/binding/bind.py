@@ -17,7 +17,7 @@ import duckdb
 
 from millpond.errors import InvalidError
 from millpond.kernels import spare_databases
-from millpond.kernels.duck import connect, stop_if_asked, without_wrapping
+from millpond.kernels.duck import connect, stop_if_cancelled, without_wrapping
 from millpond.kernels.value_errors import in_postgres_words
 from millpond.sql.binding.now import macros
 from millpond.sql.binding.types import CLOSED, UTC, Json, quoted, text_literal
@@ -88,7 +88,7 @@ class Binder:
         try:
             return self._con.execute(statement)
         except duckdb.Error as error:
-            stop_if_asked(error)
+            stop_if_cancelled(error)
             raise as_user_error(error, shown, before) from error
 
     def plan(self, sql: str) -> Json:
@@ -127,7 +127,7 @@ class Binder:
         try:
             relation = self._con.sql(sql)
         except duckdb.Error as error:
-            stop_if_asked(error)
+            stop_if_cancelled(error)
             raise as_user_error(error, sql) from error
         return [(n, str(t)) for n, t in zip(relation.columns, relation.types, strict=True)]
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from millpond.clock import Clock, SystemClock
 from millpond.errors import InvalidError
 from millpond.kernels import spare_databases
-from millpond.kernels.duck import connect, handed, stop_if_asked
+from millpond.kernels.duck import connect, handed, stop_if_cancelled
 from millpond.kernels.expressions import storable_text
 from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.sql.binding.bind import as_user_error
@@ -177,7 +177,7 @@ class Scratch:
             self._prepare(sql)
             return self._con.execute(sql, params) if params else self._con.execute(sql)
         except duckdb.Error as error:
-            stop_if_asked(error)
+            stop_if_cancelled(error)
             raise as_user_error(error, shown if shown is not None else sql, before) from error
 
     def arrow(self, sql: str, shown: str | None = None) -> pa.Table:
@@ -210,7 +210,7 @@ class Scratch:
                     raise shown_rows.failure from None
             if not isinstance(error, duckdb.Error):
                 raise
-            stop_if_asked(error)
+            stop_if_cancelled(error)
             if limits is not None and (lacking := out_of_memory(error, limits)) is not None:
                 raise lacking from error
             raise as_user_error(error, shown if shown is not None else sql) from error

@@ -213,7 +213,7 @@ def merge_segments(
         (ref, segment, np.arange(start, stop))
         for ref, segment, start, stop in cut_runs(refs, open_file, h_min, h_max)
     ]
-    return merge_found(spec, pieces, names, drop_tombstones=drop_tombstones)
+    return merge_rows(spec, pieces, names, drop_tombstones=drop_tombstones)
 
 
 def cut_runs(refs: Sequence[RunRef], open_file: OpenFile, h_min: int, h_max: int) -> list[Cut]:
@@ -228,7 +228,7 @@ def cut_runs(refs: Sequence[RunRef], open_file: OpenFile, h_min: int, h_max: int
     return found
 
 
-def merge_found(
+def merge_rows(
     spec: TableSpec,
     found: Sequence[Found],
     names: Sequence[str],

@@ -107,6 +107,6 @@ def _waits(ref: RunRef) -> bool:
     return ref.bucket is not None and not is_log(ref.table)
 
 
-def lasting(runs: Iterable[RunRef], drops: Mapping[str, int]) -> tuple[RunRef, ...]:
+def outside_dropped_buckets(runs: Iterable[RunRef], drops: Mapping[str, int]) -> tuple[RunRef, ...]:
     """New runs, except those in buckets that the same epoch closed."""
     return tuple(r for r in runs if r.bucket is None or r.bucket >= drops.get(r.table, r.bucket))

@@ -27,7 +27,7 @@ from millpond import delta as deltas
 from millpond import tuning
 from millpond.delta import WEIGHT
 from millpond.identity import ties
-from millpond.state.runs.merge import Cut, Found, OpenFile, cut_runs, merge_found, merge_segments
+from millpond.state.runs.merge import Cut, Found, OpenFile, cut_runs, merge_rows, merge_segments
 from millpond.state.runs.run_ref import RunRef
 from millpond.state.runs.segment import Segment, expand
 from millpond.state.tables.table_spec import TableSpec
@@ -159,7 +159,7 @@ class TableScan:
     # ------------------------------------------------------------ rows
 
     def _merged(self, found: Sequence[Found], order: Ints | None = None) -> pa.Table:
-        rows = merge_found(self.spec, found, self.columns, drop_tombstones=True, by_hash=order)
+        rows = merge_rows(self.spec, found, self.columns, drop_tombstones=True, by_hash=order)
         weights = rows.column(WEIGHT)
         plain = bool(self.columns) and bool((weights.to_numpy() == 1).all())
         arrays = [*rows.columns[1:-1], *([] if plain else [weights])]
