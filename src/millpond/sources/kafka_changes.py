@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
@@ -23,15 +24,17 @@ from millpond.sources.file_format import bad_rows
 from millpond.sources.kafka import METADATA, KafkaSource
 from millpond.sources.kafka_reader import reader
 from millpond.sources.message_values import (
+    NO_FORM,
     Decimals,
     Form,
+    Reader,
     Times,
     Unnamed,
     avro_forms,
     is_unavailable,
     json_forms,
     read_json,
-    typed,
+    reader_of,
 )
 from millpond.sources.python_values import table_of
 from millpond.sources.source import Advance, Poll, Split
@@ -272,17 +275,29 @@ class KafkaChanges:
 
     def _typed(self, row: Mapping[str, Any], forms: Forms) -> Row:
         """The declared columns of a row, as values of their types."""
-        # Debezium writes decimals as bytes if it is not told otherwise; others write texts that are numbers.
-        unnamed = Unnamed(self.decimals or ("string" if self.form == "upsert" else ""), self.times)
+        unnamed = self._unnamed
         found: Row = {}
-        for field in self.source.schema:
-            value = row.get(field.name)
+        for name, read in self._readers:
+            value = row.get(name)
+            if value is None:
+                found[name] = None
+                continue
             if is_unavailable(value):
-                found[field.name] = _UNAVAILABLE
+                found[name] = _UNAVAILABLE
                 continue
             try:
-                found[field.name] = typed(value, field.type, forms.get(field.name, Form()), unnamed)
+                found[name] = read(value, forms.get(name, NO_FORM), unnamed)
             except (ValueError, TypeError, ArithmeticError, KeyError) as error:
                 why = f": {error}" if isinstance(error, ValueError | TypeError) else ""
-                raise BadMessageError(f"column {field.name!r}: {value!r} is not {field.type}{why}") from error
+                kind = self.source.schema.field(name).type
+                raise BadMessageError(f"column {name!r}: {value!r} is not {kind}{why}") from error
         return found
+
+    @cached_property
+    def _unnamed(self) -> Unnamed:
+        # Debezium writes decimals as bytes if it is not told otherwise; others write texts that are numbers.
+        return Unnamed(self.decimals or ("string" if self.form == "upsert" else ""), self.times)
+
+    @cached_property
+    def _readers(self) -> list[tuple[str, Reader]]:
+        return [(field.name, reader_of(field.type)) for field in self.source.schema]

@@ -15,7 +15,7 @@ import decimal
 import json
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -29,6 +29,7 @@ Times = Literal[
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _DAY_NS = 86_400 * 10**9
+_FIRST_NS, _LAST_NS = -62_135_596_800 * 10**9, 253_402_300_800 * 10**9 - 1  # years from 1 to 9999
 _NS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}
 # By the last part of a form's name: the nanoseconds of its unit.
 _UNITS = {
@@ -39,9 +40,9 @@ _TIMES = frozenset([*_UNITS, "Date"])
 _FRACTION = re.compile(r"\.(\d{6})(\d+)")
 _PLACEHOLDER = "__debezium_unavailable_value"  # of a large value that the update did not touch
 _PLACEHOLDER_BYTES = _PLACEHOLDER.encode()
-_PLACEHOLDERS: tuple[Any, ...] = (
-    *(_PLACEHOLDER, _PLACEHOLDER_BYTES, base64.b64encode(_PLACEHOLDER_BYTES).decode()),
-    *([_PLACEHOLDER], [*_PLACEHOLDER_BYTES], {_PLACEHOLDER: _PLACEHOLDER}),  # of arrays and of hstore
+_PLACEHOLDER_TEXTS = frozenset((_PLACEHOLDER, base64.b64encode(_PLACEHOLDER_BYTES).decode()))
+_PLACEHOLDERS: tuple[Any, ...] = (  # in bytes, in arrays and in hstore
+    *(_PLACEHOLDER_BYTES, [_PLACEHOLDER], [*_PLACEHOLDER_BYTES], {_PLACEHOLDER: _PLACEHOLDER}),
 )
 
 
@@ -61,6 +62,9 @@ class Form:
         'Date'
         """
         return self.name.rpartition(".")[2]
+
+
+NO_FORM = Form()
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,12 @@ def read_json(data: bytes | str) -> Any:
 
 def is_unavailable(value: Any) -> bool:
     """Does a value stand for one that the event does not have?"""
-    return bool(value) and value in _PLACEHOLDERS
+    if isinstance(value, str):
+        return value in _PLACEHOLDER_TEXTS
+    return isinstance(value, bytes | list | dict) and value in _PLACEHOLDERS
+
+
+Reader = Callable[[Any, Form, Unnamed], Any]  # of values that are not NULL
 
 
 def typed(value: Any, kind: pa.DataType, form: Form, unnamed: Unnamed) -> Any:
@@ -101,34 +110,69 @@ def typed(value: Any, kind: pa.DataType, form: Form, unnamed: Unnamed) -> Any:
     >>> typed(1, pa.date32(), Form(), Unnamed()), typed("AN4=", pa.decimal128(10, 2), Form(), Unnamed())
     (datetime.date(1970, 1, 2), Decimal('2.22'))
     """
-    if value is None:
-        return None
+    return None if value is None else reader_of(kind)(value, form, unnamed)
+
+
+@lru_cache(maxsize=256)
+def reader_of(kind: pa.DataType) -> Reader:
+    """What turns a value into one of this type."""
     t = pa.types
     if t.is_date(kind):
-        return _date(value, form)
+        return lambda value, form, unnamed: _date(value, form)
     if t.is_timestamp(kind):
-        return _in_unit(_instant(value, kind.unit, form, unnamed.times), kind.unit)
+        unit = kind.unit
+        return lambda value, form, unnamed: _in_unit(_instant(value, unit, form, unnamed.times), unit)
     if t.is_time(kind):
-        return _in_unit(_time_of_day(value, form, unnamed.times), kind.unit)
+        return lambda value, form, unnamed: _in_unit(_time_of_day(value, form, unnamed.times), kind.unit)
     if t.is_decimal(kind):
-        return _decimal(value, kind, form, unnamed.decimals)
+        return lambda value, form, unnamed: _decimal(value, kind, form, unnamed.decimals)
     if t.is_floating(kind):
-        if not isinstance(value, int | float | str | decimal.Decimal) or isinstance(value, bool):
-            raise TypeError("a number is wanted")
-        return float(value)
-    if t.is_binary(kind) and isinstance(value, str):
-        return base64.b64decode(value, validate=True)
-    if t.is_string(kind) and isinstance(value, dict | list):
+        return lambda value, form, unnamed: _floating(value)
+    if t.is_binary(kind):
+        return lambda value, form, unnamed: _bytes(value)
+    if t.is_string(kind):
+        return lambda value, form, unnamed: value if isinstance(value, str) else _text(value)
+    if t.is_list(kind):
+        return lambda value, form, unnamed: _list(value, kind.value_type, form.items or NO_FORM, unnamed)
+    if t.is_struct(kind):
+        return lambda value, form, unnamed: _struct(value, kind, unnamed)
+    if t.is_map(kind):
+        return lambda value, form, unnamed: _map(value, kind.item_type, unnamed)
+    return lambda value, form, unnamed: value
+
+
+def _floating(value: Any) -> float:
+    if not isinstance(value, int | float | str | decimal.Decimal) or isinstance(value, bool):
+        raise TypeError("a number is wanted")
+    return float(value)
+
+
+def _bytes(value: Any) -> Any:
+    return base64.b64decode(value, validate=True) if isinstance(value, str) else value
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, dict | list):
         return json.dumps(value)
-    if t.is_string(kind) and isinstance(value, uuid.UUID):
-        return str(value)
-    if t.is_list(kind) and isinstance(value, list):
-        return [typed(one, kind.value_type, form.items or Form(), unnamed) for one in value]
-    if t.is_struct(kind) and isinstance(value, dict):
-        return {f.name: typed(value.get(f.name), f.type, Form(), unnamed) for f in kind}
-    if t.is_map(kind) and isinstance(value, dict):
-        return [(name, typed(one, kind.item_type, Form(), unnamed)) for name, one in value.items()]
-    return value
+    return str(value) if isinstance(value, uuid.UUID) else value
+
+
+def _list(value: Any, kind: pa.DataType, form: Form, unnamed: Unnamed) -> Any:
+    if not isinstance(value, list):
+        return value
+    return [typed(one, kind, form, unnamed) for one in value]
+
+
+def _struct(value: Any, kind: pa.DataType, unnamed: Unnamed) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {f.name: typed(value.get(f.name), f.type, NO_FORM, unnamed) for f in kind}
+
+
+def _map(value: Any, kind: pa.DataType, unnamed: Unnamed) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return [(name, typed(one, kind, NO_FORM, unnamed)) for name, one in value.items()]
 
 
 def exact_time(value: Any, kind: pa.DataType, form: Form) -> Any:
@@ -199,7 +243,8 @@ def _instant(value: Any, unit: str, form: Form, times: Times) -> int:
         adaptive = {"s": 10**6, "ms": 10**6, "us": 1000, "ns": 1}[unit]  # Debezium has no seconds
         factor = {"connect": 10**6, "microseconds": 1000, "nanoseconds": 1}.get(times, adaptive)
     found = _whole(value) * factor
-    _ = _EPOCH + datetime.timedelta(microseconds=found // 1000)  # years that Python has
+    if not _FIRST_NS <= found <= _LAST_NS:
+        raise ValueError("its year is not between 1 and 9999")
     return found
 
 
