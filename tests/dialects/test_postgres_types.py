@@ -41,9 +41,20 @@ def test_types_are_called(pond: Pond) -> None:
     assert pond.sql(f"{asked} FROM (VALUES (1), (2)) v(a)").fetchone() == (0.5, 4, "5x", True, 3, "a")
 
 
-def test_name_is_a_text_of_63_bytes(pond: Pond) -> None:
+def test_name_has_63_characters(pond: Pond) -> None:
     pond.sql("CREATE TABLE names (n name, m name[]); INSERT INTO names VALUES ('a', ARRAY['b']); FLUSH")
     assert pond.sql("SELECT n, m, length(repeat('x', 70)::name) FROM names").fetchone() == ("a", ["b"], 63)
+    pond.sql("INSERT INTO names (n) VALUES (repeat('y', 70)); FLUSH")
+    assert pond.sql("SELECT max(length(n)) FROM names").fetchone() == (63,)
+
+
+def test_errors_name_types_and_functions_as_postgres(pond: Pond) -> None:
+    for asked, said in {
+        "SELECT no_such(1)": "^function no_such does not exist",
+        "SELECT 1 WHERE 1::bigint IN (SELECT 'a'::text)": "^cannot compare bigint and text: an explicit cast",
+    }.items():
+        with pytest.raises(InvalidError, match=said):
+            pond.sql(asked)
 
 
 def test_between_of_what_is_computed_once(pond: Pond) -> None:

@@ -32,6 +32,17 @@ _ARRAY = re.compile(
 )
 _ZERO = re.compile(r"division by zero in expression .*", re.S | re.I)
 _MANY = re.compile(r"(more than one row returned by a subquery used as an expression) - .*", re.S | re.I)
+_COMPARED = re.compile(
+    r"cannot (compare|mix) values of type (.+?) and (?:type )?(.+?)(?: in .* (?:operator|clause))?"
+    r" - an explicit cast is required",
+    re.S | re.I,
+)
+_NO_FUNCTION = re.compile(r"(?:scalar |table |aggregate )?function with name (\S+) does not exist!?", re.I)
+# The types of PostgreSQL, by DuckDB's names in queries.
+_SQL_TYPES = {
+    "VARCHAR": "text", "DOUBLE": "double precision", "FLOAT": "real", "HUGEINT": "numeric", "BLOB": "bytea",
+    "TIMESTAMP WITH TIME ZONE": "timestamp with time zone",
+}  # fmt: skip
 _KIND = re.compile(r"(?:Conversion|Invalid Input|Out of Range|Constraint|Binder) Error: ")  # of DuckDB
 _LITERAL = re.compile(r"__\w+\.main\.(?:array_beside|number_beside)\(('(?:[^']|'')*'), [^()]*\)")
 _LIBRARY = re.compile(r"__(?:pg|spark|flink)\.(?:main\.)?|\"?system\"?\.main\.")
@@ -72,9 +83,24 @@ def in_postgres_words(message: str) -> str:
         return f'malformed array literal: "{found[1]}"'
     if _ZERO.fullmatch(message):
         return "division by zero"
+    if found := _COMPARED.fullmatch(message):
+        left, right = _sql_type(found[2]), _sql_type(found[3])
+        return f"cannot {found[1].lower()} {left} and {right}: an explicit cast is required"
+    if found := _NO_FUNCTION.fullmatch(message):
+        return f"function {found[1]} does not exist"
     if found := _MANY.fullmatch(message):
         return found[1][0].lower() + found[1][1:]
     return message
+
+
+def _sql_type(kind: str) -> str:
+    """
+    >>> _sql_type("VARCHAR[]"), _sql_type("DECIMAL(11,1)"), _sql_type("BIGINT")
+    ('text[]', 'numeric(11,1)', 'bigint')
+    """
+    plain = kind.rstrip("[]")
+    name = _SQL_TYPES.get(plain.upper(), plain.lower()).replace("decimal", "numeric")
+    return name + kind[len(plain) :]
 
 
 def readable_reason(stored: str) -> str:

@@ -42,7 +42,7 @@ class SqlColumn:
     required: bool = False
     stored: str | None = None  # its name in the stored rows, if that differs
     identity: SqlIdentity | None = None
-    declared: str | None = None  # what its type asks of values: "varchar(4)", "char(4)" or "jsonb"
+    declared: str | None = None  # what its type asks of values: "varchar(4)", "char(4)", "name", "jsonb"
 
     @property
     def stored_name(self) -> str:

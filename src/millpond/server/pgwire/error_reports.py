@@ -48,7 +48,8 @@ PATTERNS: tuple[tuple[str, str], ...] = (
     (r"can only be used in a transaction", "25P01"),
     (r"only the rows of tables can be changed", "42809"),
     (r"aggregate function calls cannot be nested|cannot contain aggregates", "42803"),
-    (r"date/time field value out of range", "22008"),
+    (r"(date/time field value|interval) out of range", "22008"),
+    (r"value too long for type", "22001"),
     (r"invalid input syntax for type (date|time|timestamp|interval)", "22007"),
     (r"there is no value for parameter|prepared statement", "42P02"),
     (

@@ -216,6 +216,7 @@ def _in_users_words(message: str) -> str:
     'Function lpad() does not support lpad(VARCHAR)'
     """
     message = re.sub(r'"?\b(?:pg|spark)\.(\w+)\.\d+"?', r"\1", message)
+    message = message.replace('Did you mean "main.', 'Did you mean "')
     return message.replace("Macro ", "Function ").replace("Candidate macros", "Candidate functions")
 
 

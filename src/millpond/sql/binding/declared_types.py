@@ -1,7 +1,8 @@
-"""Types that say more about a column than how its values are stored: `varchar(n)`, `char(n)` and `jsonb`.
+"""Types that say more about a column than how its values are stored: `varchar(n)`, `jsonb` and others.
 
 Law: what a statement writes into such a column is what PostgreSQL would write: a text that is too long is
-refused unless only spaces are cut, `char(n)` has no spaces at its end, and equal `jsonb` are equal texts.
+refused unless only spaces are cut, a `name` is cut after 63 characters, `char(n)` has no spaces at its end,
+and equal `jsonb` are equal texts.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ def declared_type(text: str) -> str | None:
     >>> [declared_type(t) for t in ("varchar(4)", "character varying(4)", "char", "bpchar", "jsonb", "text")]
     ['varchar(4)', 'varchar(4)', 'char(1)', None, 'jsonb', None]
     """
-    if text.strip().lower() == "jsonb":
-        return "jsonb"
+    if text.strip().lower() in ("jsonb", "name"):
+        return text.strip().lower()
     found = _TEXT.fullmatch(text.strip())
     if found is None:
         return None
@@ -49,6 +50,8 @@ def as_declared(column: SqlColumn, value: str) -> str:
     """The expression that gives what a column stores of a value."""
     if column.declared is None:
         return value
+    if column.declared == "name":
+        return f"__pg.main.name({value})"
     if column.declared == "jsonb":
         return f"__pg.main.jsonb_in({value})"
     kind, _, size = column.declared.rstrip(")").partition("(")

@@ -283,7 +283,7 @@ def suggesting(objects: Callable[[], Mapping[str, SqlObject]]) -> Iterator[None]
     try:
         yield
     except InvalidError as error:
-        missing = re.search(r"function with name (\S+) does not exist", error.message, re.IGNORECASE)
+        missing = re.search(r"function (?:with name )?(\S+) does not exist", error.message, re.IGNORECASE)
         if missing is not None:
             known = [o.name for o in objects().values() if o.kind == "function"]
             error.hint = closest_name(missing[1], known) or error.hint
