@@ -327,6 +327,13 @@ def _hashable(key: Any) -> Any:
     return tuple(map(_hashable, key.values())) if isinstance(key, dict) else key
 
 
+def bignum(data: bytes) -> int:
+    """A BIGNUM as DuckDB stores it: three bytes of sign and length, then the digits in base 256."""
+    negative = not data[0] & 0x80
+    digits = bytes(255 - b for b in data[3:]) if negative else data[3:]
+    return -int.from_bytes(digits, "big") if negative else int.from_bytes(digits, "big")
+
+
 def converter(kind: str) -> Convert | None:
     """The function that turns Arrow's Python value into that of a logical type; None if they are the same."""
     base = kind.upper()
@@ -349,8 +356,10 @@ def converter(kind: str) -> Convert | None:
             k if key is None else key(k): v if v is None or held is None else held(v)
             for k, v in pairs.items()
         }
-    if base in ("HUGEINT", "UHUGEINT", "BIGNUM"):
+    if base in ("HUGEINT", "UHUGEINT"):
         return int
+    if base == "BIGNUM":
+        return bignum
     if base == "UUID":
         return uuid.UUID
     if base == "INTERVAL":

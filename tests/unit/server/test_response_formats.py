@@ -16,7 +16,7 @@ from millpond.sql.result import Result
 EVERY = """SELECT 1::TINYINT a, 2::BIGINT b, 170141183460469231731687303715884105727::HUGEINT c, 1.5::DOUBLE d,
 'NaN'::DOUBLE e, 1.50::DECIMAL(9,2) f, 'x"y,\n' g, true h, DATE '2024-01-02' i, TIMESTAMP '2024-01-02 03:04:05.678' j,
 TIMESTAMPTZ '2024-01-02 03:04:05+00' k, TIME '03:04:05' l, INTERVAL '1 day' m, 'ab'::BLOB n,
-UUID '00000000-0000-0000-0000-000000000001' o, [1, NULL] p, {'q': 1} q, NULL::INT r, '' s"""
+UUID '00000000-0000-0000-0000-000000000001' o, [1, NULL] p, {'q': 1} q, (-5)::BIGNUM t, NULL::INT r, '' s"""
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def test_json_of_every_type(result: Result) -> None:
     assert (row["e"], row["f"], row["g"]) == ("NaN", "1.50", 'x"y,\n')
     assert (row["i"], row["j"]) == ("2024-01-02", "2024-01-02T03:04:05.678000")
     assert (row["o"], row["p"], row["q"]) == ("00000000-0000-0000-0000-000000000001", [1, None], {"q": 1})
-    assert row["r"] is None and row["s"] == ""
+    assert row["r"] is None and row["s"] == "" and row["t"] == -5
     assert json.loads(b"".join(formats.ndjson(result))) == row
 
 

@@ -19,9 +19,10 @@ from millpond.server.pgwire.column_bytes import (
     offsets_of,
     with_length,
 )
-from millpond.sql.copy.text_format import bignum, flattened, infinities, text_column
+from millpond.sql.copy.text_format import flattened, infinities, text_column
 from millpond.sql.pg_catalog import pg_types as pg
 from millpond.sql.pg_catalog.pg_types import ColumnType
+from millpond.sql.result import bignum
 
 EPOCH_US = 946_684_800_000_000  # PostgreSQL counts from 2000
 EPOCH_DAYS = 10_957

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from millpond.kernels.time_zones import local_times
 from millpond.sql.pg_catalog import pg_types as pg
 from millpond.sql.pg_catalog.pg_types import ColumnType
-from millpond.sql.result import converter
+from millpond.sql.result import bignum, converter
 
 _PLAIN = pa.large_binary()
 
@@ -145,13 +145,6 @@ def _numeric(values: pa.Array, kind: str) -> pa.Array:
     if pc.any(pc.match_substring(text, "E")).as_py():
         return pa.array([None if v is None else f"{v:f}" for v in values.to_pylist()], pa.string())
     return text
-
-
-def bignum(data: bytes) -> int:
-    """A BIGNUM as DuckDB stores it: three bytes of sign and length, then the digits in base 256."""
-    negative = not data[0] & 0x80
-    digits = bytes(255 - b for b in data[3:]) if negative else data[3:]
-    return -int.from_bytes(digits, "big") if negative else int.from_bytes(digits, "big")
 
 
 def _micros(values: pa.Array) -> pa.Array:
