@@ -97,6 +97,12 @@ def widens(given: pa.DataType, wanted: pa.DataType) -> bool:
         return t.is_duration(wanted) and _finer(given.unit, wanted.unit)
     if _is_list(given):
         return _is_list(wanted) and widens(given.value_type, wanted.value_type)
+    if t.is_map(given):
+        return (
+            t.is_map(wanted)
+            and widens(given.key_type, wanted.key_type)
+            and widens(given.item_type, wanted.item_type)
+        )
     if t.is_struct(given):
         return (
             t.is_struct(wanted)

@@ -921,3 +921,21 @@ def test_an_address_may_refer_to_secrets(tmp_path: Path, monkeypatch: pytest.Mon
     assert tmp_path.name.encode() not in stored
     with pytest.raises(InvalidError, match="no secret is found"):
         FileSource("s3://key:${vault:x}@bucket/folder", schema=pa.schema([("k", pa.int64())]))
+
+
+def test_nested_columns_with_other_names_inside(tmp_path: Path) -> None:
+    """Writers name the parts of maps and lists as they like."""
+    kind = pa.map_(pa.field("key", pa.string(), nullable=False), pa.field("m", pa.int32()))
+    lists = pa.list_(pa.field("element", kind))
+    rows = [{"m": [("a", 1), ("b", None)], "l": [[("c", 3)], None]}, {"m": None, "l": []}]
+    pq.write_table(pa.Table.from_pylist(rows, pa.schema([("m", kind), ("l", lists)])), tmp_path / "a.parquet")
+    wide = pa.map_(pa.string(), pa.int64())
+    for schema in (None, pa.schema([("m", wide), ("l", pa.list_(wide))])):
+        source = FileSource(str(tmp_path), schema=schema)
+        (split,) = source.poll(None, None, 100).splits
+        (found,) = source.read(split, ["m", "l"])
+        assert found.to_pylist() == rows
+    poll = FileSource(str(tmp_path), schema=pa.schema([("m", pa.map_(pa.int64(), pa.int64()))])).poll(
+        None, None, 9
+    )
+    assert "column 'm' is map" in poll.rejects[0][1]
