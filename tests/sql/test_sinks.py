@@ -110,6 +110,13 @@ def test_connectors_are_listed(pond: Pond) -> None:
     assert ("kafka", "source") in found
 
 
+def test_connectors_of_tables_are_listed(pond: Pond) -> None:
+    found = {(row[0], row[1]): row[4] for row in pond.sql("SHOW CONNECTORS").fetchall()}
+    assert "decimal.handling.mode" in found["kafka", "table"]
+    assert "table.name" in found["postgres-cdc", "table"]
+    assert "decimal.handling.mode" not in found["kafka", "source"]
+
+
 def test_secrets_are_masked_where_a_definition_is_shown(pond: Pond) -> None:
     pond.sql(
         "CREATE SINK pg FROM totals WITH (connector = 'postgres', table = 'x',"

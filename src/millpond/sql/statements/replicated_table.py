@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _SERVER = ("connection", "hostname", "port", "username", "password", "database.name")
 _SLOT = ("slot.name", "publication.name", "if_lost")
 POSTGRES_OPTIONS = (*_SERVER, "tables", *_SLOT)  # of CREATE SOURCE
-_OPTIONS = {
+TABLE_OPTIONS = {
     "postgres-cdc": (*_SERVER, "schema.name", "table.name", *_SLOT),
     "kafka": (*KAFKA_OPTIONS, *VALUE_OPTIONS),
 }
@@ -79,7 +79,7 @@ def run(session: SqlSession, words: Words, name: str, *, exists: bool, replaces:
     options = read_options(words)
     form = format_clause(words, options)
     words.end()
-    check_connector(options, _OPTIONS, "connector for tables")
+    check_connector(options, TABLE_OPTIONS, "connector for tables")
     if options["connector"] == "kafka":
         return _from_kafka(session, words, name, found, options, form, exists=exists, replaces=replaces)
 

@@ -1,4 +1,4 @@
-"""SHOW CONNECTORS: the connectors of sources and sinks, with what they can give."""
+"""SHOW CONNECTORS: the connectors of sources, of copied tables and of sinks, with what they can give."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from millpond.sql.result import Result
 from millpond.sql.statements.create_source import SOURCE_OPTIONS
+from millpond.sql.statements.replicated_table import TABLE_OPTIONS
 from millpond.sql.statements.sink_connectors import SETTINGS, SINK_CONNECTORS
 from millpond.sql.text.parse import Words
 
@@ -19,7 +20,11 @@ _COLUMNS = ("connector", "kind", "guarantee", "modes", "options")
 
 def run(session: SqlSession, words: Words) -> Result:
     words.end()
-    rows = [(name, "source", "exactly_once", "", ", ".join(given)) for name, given in SOURCE_OPTIONS.items()]
+    rows = [
+        (name, kind, "exactly_once", "", ", ".join(given))
+        for kind, known in (("source", SOURCE_OPTIONS), ("table", TABLE_OPTIONS))
+        for name, given in known.items()
+    ]
     for name, found in SINK_CONNECTORS.items():
         options = ", ".join((*found.options, *SETTINGS))
         rows.append((name, "sink", found.guarantee, ", ".join(found.modes), options))
