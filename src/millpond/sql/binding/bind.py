@@ -172,7 +172,7 @@ _NOT_NULL = re.compile(
 def as_user_error(error: duckdb.Error, sql: str, before: int = 0) -> InvalidError:
     """Turn an error of DuckDB into an InvalidError with the position in the text."""
     whole = str(error)
-    if '"exception_type":"INTERNAL"' in whole:  # its text is a stack trace
+    if '"exception_type":"INTERNAL"' in whole or "unordered_map::at" in whole:  # its text says nothing
         hint = "in LATERAL, compute with outer columns over a subquery: FROM (SELECT t.a AS x)"
         return pointing("DuckDB cannot bind this query", sql, None, hint)
     try:

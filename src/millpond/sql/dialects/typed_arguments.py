@@ -46,9 +46,13 @@ _STAR: Tree = {
 def hoist_arguments(tree: Tree) -> bool:
     """Rewrite every SELECT of a tree where needed; was one?"""
     changed = False
-    for node in list(nodes(tree)):
+    found = list(nodes(tree))
+    everywhere = {name for node in found if node.get("type") in _FROM for name in _from_names(node)}
+    for node in found:
         if node.get("type") == "SUBQUERY" and "subquery" in node and "column_name_alias" in node:
-            changed |= _with_outer_columns(node["subquery"]["node"])
+            for select in _selects(node["subquery"]["node"]):
+                changed |= _with_outer_columns(select)
+                changed |= _beside_outer_columns(select, everywhere)
         if node.get("type") == "TABLE_FUNCTION":
             changed |= _with_computed_arguments(node)
         if node.get("type") != "SELECT_NODE":
@@ -100,6 +104,57 @@ def _with_outer_columns(select: Tree) -> bool:
         if item.get("class") == "COLUMN_REF" and not item["alias"]:
             item["alias"] = item["column_names"][-1]
     return _read_outer_columns(select)
+
+
+def _selects(query: Tree) -> Iterator[Tree]:
+    """The query, or the parts of a UNION and the like."""
+    if query.get("type") == "SET_OPERATION_NODE":
+        for part in query["children"] or (query["left"], query["right"]):
+            yield from _selects(part)
+    else:
+        yield query
+
+
+_FROM = ("BASE_TABLE", "SUBQUERY", "TABLE_FUNCTION", "EXPRESSION_LIST")
+
+
+def _from_names(item: Tree) -> set[str]:
+    """The names under which FROM gives relations."""
+    if item.get("type") == "JOIN":
+        return _from_names(item["left"]) | _from_names(item["right"])
+    name = item.get("alias") or item.get("table_name") or item.get("function", {}).get("function_name") or ""
+    return {name.lower()}
+
+
+def _beside_outer_columns(select: Tree, everywhere: set[str]) -> bool:
+    """Give a lateral SELECT the outer columns that its functions take as a relation, for the same reason.
+
+    `LATERAL (SELECT y.b FROM y WHERE y.b = __pg."/"(x.a, 2))` becomes
+    `LATERAL (SELECT y.b FROM y, (SELECT x.a AS __o0) AS __outer WHERE y.b = __pg."/"(__outer.__o0, 2))`.
+    """
+    if select.get("type") != "SELECT_NODE" or (select.get("from_table") or {}).get("type") == "EMPTY":
+        return False
+    orders = [order["expression"] for m in select["modifiers"] for order in m.get("orders", ())]
+    expressions = [e for e in (*select["select_list"], select["where_clause"], *orders) if e is not None]
+    inside = [node for e in expressions for node in in_query(e)]
+    grouped = select["group_expressions"] or any(map(is_aggregate, inside))
+    if grouped or any(node.get("class") in ("LAMBDA", "STAR") for node in inside):
+        return False
+    outer = everywhere - _from_names(select["from_table"])
+    columns: list[Tree] = []
+    for node in [node for call in inside if _is_typed_call(call) for node in in_query(call)]:
+        names = node["column_names"] if node.get("class") == "COLUMN_REF" else ()
+        if len(names) == 2 and names[0].lower() in outer:
+            name = f"__o{len(columns)}"
+            columns.append({**copy.deepcopy(node), "alias": name})
+            node["column_names"] = ["__outer", name]
+    if not columns:
+        return False
+    made = _select_of("SELECT 1 FROM a, b")["from_table"]
+    given = {**_select_of("SELECT 1"), "select_list": columns}
+    made.update(left=select["from_table"], right={**_subquery(given), "alias": "__outer"})
+    select["from_table"] = made
+    return True
 
 
 def _with_computed_arguments(function: Tree) -> bool:

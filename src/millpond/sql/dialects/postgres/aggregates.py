@@ -36,6 +36,7 @@ _NUMBERS = {
     "avg": ("avg_of", ("sum", "count")),
     "mean": ("avg_of", ("sum", "count")),
 }
+_ENDS = {"first_value": "first", "last_value": "last"}  # of RisingWave: aggregates with ORDER BY
 
 
 def aggregated(name: str, node: Tree) -> bool:
@@ -56,6 +57,9 @@ def aggregated(name: str, node: Tree) -> bool:
             wrapped = run == "sum" and not plain
             _renamed(part, run, [called("summed", *arguments)] if wrapped else arguments, own=True)
         become(node, called(over, *made, _witness(node, arguments[0])))
+        return True
+    if name in _ENDS and node["class"] == "FUNCTION":
+        _renamed(node, _ENDS[name], arguments)
         return True
     if name not in _OVER_LISTS:
         return False
