@@ -143,7 +143,7 @@ def _beside_outer_columns(select: Tree, everywhere: set[str]) -> bool:
     outer = everywhere - _from_names(select["from_table"])
     columns: list[Tree] = []
     for node in [node for call in inside if _is_typed_call(call) for node in in_query(call)]:
-        names = node["column_names"] if node.get("class") == "COLUMN_REF" else ()
+        names: list[str] = node["column_names"] if node.get("class") == "COLUMN_REF" else []
         if len(names) == 2 and names[0].lower() in outer:
             name = f"__o{len(columns)}"
             columns.append({**copy.deepcopy(node), "alias": name})
