@@ -39,6 +39,13 @@ def test_a_running_session_is_used_again(session: Any) -> None:
     assert caught.value.detail == "running on local[2], asked for local[1]"
 
 
+def test_a_session_that_the_user_started_is_left_running(session: Any) -> None:
+    engine = SparkEngine()
+    assert engine.session.sparkContext is session.sparkContext
+    engine.close()
+    assert session.range(3).count() == 3
+
+
 def test_workers_are_forked_warm_frozen_and_without_threads(session: Any) -> None:
     def look(item: bytes) -> bytes:
         import gc

@@ -19,7 +19,7 @@ from millpond.engine.spark.executor_requests import ExecutorRequests
 from millpond.engine.spark.executors import ExecutorWatch, OnWait, core_count, executor_count
 from millpond.engine.spark.masters import is_local_master
 from millpond.engine.spark.preferred_hosts import HostPlacement
-from millpond.engine.spark.session import check_session, make_session
+from millpond.engine.spark.session import check_session, is_running, make_session
 from millpond.engine.spark.store_access import check_store_access
 from millpond.engine.spark.warm_up import Rehearsal, warm
 from millpond.engine.task.frames import Raw
@@ -51,7 +51,7 @@ class SparkEngine:
     single_task_rows_max = tuning.ROWS_PER_TASK
 
     def __init__(self, session: Any = None, *, on_wait: OnWait | None = None, **options: Any) -> None:
-        self._own = session is None
+        self._own = session is None and not is_running()  # a session that the user started is the user's
         if session is None:
             session = make_session(**options)
         self.session = session

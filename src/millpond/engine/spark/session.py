@@ -172,6 +172,13 @@ def make_session(
         return builder.getOrCreate()
 
 
+def is_running() -> bool:
+    """Does this process have a Spark context?"""
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context is not None
+
+
 def submitted_settings() -> dict[str, str]:
     """What `spark-submit` was told: its master and settings.
 

@@ -38,6 +38,7 @@ SYNTAX = frozenset(
         ">=",
         "<<",
         ">>",
+        ">>>",
         "^",
         "|",
         "||",
@@ -87,6 +88,11 @@ INSTEAD = {
     **dict.fromkeys(("java_method", "reflect", "try_reflect"), _JAVA),
     **dict.fromkeys(("aes_encrypt", "aes_decrypt", "try_aes_decrypt"), _JAVA),
     "is_valid_variant": _VARIANT,
+    **dict.fromkeys(
+        ("timestamp_nanos", "unix_nanos"), "times have microseconds: use timestamp_micros or unix_micros"
+    ),
+    "measure": "metric views are Spark's: a materialized view keeps an aggregate up to date",
+    "python_worker_logs": "pond.errors() lists the rows that failed, with their reasons",
     "histogram_numeric": "group by width_bucket(…), and count",
     "counter_diff": "subtract lag(…) OVER (…)",
     "count_min_sketch": "count(*) of each value is exact here",

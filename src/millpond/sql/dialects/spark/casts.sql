@@ -21,6 +21,7 @@ create macro __spark.cast_string
         else x::varchar end;
 
 create macro __spark.cast_tinyint
+    (x interval) as case when x is not null then error('CAST of INTERVAL to TINYINT is not supported: use extract()') end::tinyint,
     (x bigint) as x::tinyint,
     (x varchar) as case when x is null then null
         when regexp_full_match(x, '\s*[+-]?[0-9]+\s*') then trim(x, E' \t\n\r\f')::tinyint
@@ -37,6 +38,7 @@ create macro __spark.try_cast_tinyint
     (x) as try_cast(trunc(x) as tinyint);
 
 create macro __spark.cast_smallint
+    (x interval) as case when x is not null then error('CAST of INTERVAL to SMALLINT is not supported: use extract()') end::smallint,
     (x bigint) as x::smallint,
     (x varchar) as case when x is null then null
         when regexp_full_match(x, '\s*[+-]?[0-9]+\s*') then trim(x, E' \t\n\r\f')::smallint
@@ -53,6 +55,7 @@ create macro __spark.try_cast_smallint
     (x) as try_cast(trunc(x) as smallint);
 
 create macro __spark.cast_int
+    (x interval) as case when x is not null then error('CAST of INTERVAL to INT is not supported: use extract()') end::integer,
     (x bigint) as x::integer,
     (x varchar) as case when x is null then null
         when regexp_full_match(x, '\s*[+-]?[0-9]+\s*') then trim(x, E' \t\n\r\f')::integer
@@ -69,6 +72,7 @@ create macro __spark.try_cast_int
     (x) as try_cast(trunc(x) as integer);
 
 create macro __spark.cast_bigint
+    (x interval) as case when x is not null then error('CAST of INTERVAL to BIGINT is not supported: use extract()') end::bigint,
     (x bigint) as x::bigint,
     (x varchar) as case when x is null then null
         when regexp_full_match(x, '\s*[+-]?[0-9]+\s*') then trim(x, E' \t\n\r\f')::bigint
@@ -85,6 +89,7 @@ create macro __spark.try_cast_bigint
     (x) as try_cast(trunc(x) as bigint);
 
 create macro __spark.cast_float
+    (x interval) as case when x is not null then error('CAST of INTERVAL to FLOAT is not supported: use extract()') end::float,
     (x bigint) as x::float,
     (x varchar) as case when x is null then null
         when regexp_full_match(x, '\s*([+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(?i:inf(inity)?)|(?i:nan))\s*') then trim(x, E' \t\n\r\f')::float
@@ -99,6 +104,7 @@ create macro __spark.try_cast_float
     (x) as __spark.cast_float(x);
 
 create macro __spark.cast_double
+    (x interval) as case when x is not null then error('CAST of INTERVAL to DOUBLE is not supported: use extract()') end::double,
     (x bigint) as x::double,
     (x varchar) as case when x is null then null
         when regexp_full_match(x, '\s*([+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(?i:inf(inity)?)|(?i:nan))\s*') then trim(x, E' \t\n\r\f')::double
@@ -114,6 +120,7 @@ create macro __spark.try_cast_double
 
 -- What a CAST to DECIMAL(p, s) casts: DOUBLE goes by way of its digits.
 create macro __spark.decimal_source
+    (x interval) as case when x is not null then error('CAST of INTERVAL to DECIMAL is not supported: use extract()') end::integer,
     (x bigint) as x,
     (x varchar) as case when x is null then null when regexp_full_match(x, '\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*') then trim(x, E' \t\n\r\f')
         else error('cannot cast "' || x || '" to DECIMAL') end,
@@ -129,6 +136,7 @@ create macro __spark.try_decimal_source
     (x) as __spark.decimal_source(x);
 
 create macro __spark.cast_boolean
+    (x interval) as case when x is not null then error('CAST of INTERVAL to BOOLEAN is not supported: use extract()') end::boolean,
     (x bigint) as x <> 0,
     (x boolean) as x,
     (x varchar) as case when x is null then null

@@ -57,19 +57,23 @@ def _expanded(select: exp.Select, writer: Expressions, moved: set[str]) -> bool:
         writer.refuse(
             shown, "is an alias of this SELECT, beside * or QUALIFY", "define it in a subquery in FROM"
         )
-    _rewrite(select, writer, aliases, named)
+    _rewrite(select, writer, aliases, named, f"{_PREFIX}{len(moved)}_")
     moved |= {name for name, place in aliases.items() if place not in named}
     return True
 
 
 def _rewrite(
-    select: exp.Select, writer: Expressions, aliases: dict[str, int], named: dict[int, set[str]]
+    select: exp.Select,
+    writer: Expressions,
+    aliases: dict[str, int],
+    named: dict[int, set[str]],
+    prefix: str,
 ) -> None:
     hidden: list[exp.Expr] = []
 
     def hide(node: exp.Expr) -> exp.Column:
         hidden.append(
-            exp.Alias(this=node.copy(), alias=exp.to_identifier(f"{_PREFIX}{len(hidden)}", quoted=True))
+            exp.Alias(this=node.copy(), alias=exp.to_identifier(f"{prefix}{len(hidden)}", quoted=True))
         )
         return exp.column(hidden[-1].alias, quoted=True)
 

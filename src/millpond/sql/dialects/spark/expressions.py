@@ -17,7 +17,7 @@ from millpond.sql.binding.types import text_literal
 from millpond.sql.dialects.spark import functions
 from millpond.sql.dialects.spark.aggregates import AGGREGATES, SparkAggregate
 from millpond.sql.dialects.spark.intervals import interval
-from millpond.sql.dialects.spark.types import UnknownType, decimal_digits, duckdb_type, fields
+from millpond.sql.dialects.spark.types import UnknownType, decimal_digits, duckdb_type, fields, type_name
 from millpond.sql.refusal import pointing
 
 _T = exp.DataType.Type
@@ -77,6 +77,11 @@ _WORDS = (
 _NEVER_FAIL = ("string", "binary")
 _FRACTION = re.compile(r"\s*[+-]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][+-]?\d+)?\s*")
 HINT = "write this query in the dialect 'duckdb', whose functions Millpond has"
+
+_TYPE_HINTS = {
+    "TIME": "use a TIMESTAMP, or a text",
+    "VARIANT": "keep the text, and use get_json_object or from_json",
+}
 
 
 class Expressions:
@@ -352,8 +357,8 @@ class Expressions:
                 pairs = f"lambda {each}: struct_pack(k := {key}, v := {held})"
                 return f"map_from_entries(list_transform(map_entries({value}), {pairs}))"
         except UnknownType as error:
-            self.refuse(node, f"to {error} is not supported")
-        self.refuse(node, f"to {to.sql('spark')} is not supported")
+            self.refuse(node, f"to {error} is not supported", _TYPE_HINTS.get(str(error), HINT))
+        self.refuse(node, f"to {type_name(to)} is not supported")
 
     def cast_prefix(self, kind: str, lenient: bool) -> str:
         """Which of the functions that cast to a type is called."""

@@ -18,8 +18,10 @@ create macro __spark.expm1(x) as __spark.expm1_of(__spark.cast_double(x));
 create macro __spark.expm1_of(x) as case when exp(x) = 1 then x when exp(x) - 1 = -1 then -1 when exp(x) = 'inf'::double then exp(x)
     else (exp(x) - 1) * (x / ln(exp(x))) end;
 create macro __spark.e() as exp(1.0::double);
-create macro __spark.pow(a, b) as pow(__spark.cast_double(a), __spark.cast_double(b));
-create macro __spark.power(a, b) as pow(__spark.cast_double(a), __spark.cast_double(b));
+-- In Java 1 to the power of NaN or of infinity is NaN, and so is -1 to the power of infinity.
+create macro __spark.pow(a, b) as __spark.power_of(__spark.cast_double(a), __spark.cast_double(b));
+create macro __spark.power(a, b) as __spark.power_of(__spark.cast_double(a), __spark.cast_double(b));
+create macro __spark.power_of(a, b) as case when a is not null and isnan(b) then b when abs(a) = 1 and isinf(b) then 'nan'::double else pow(a, b) end;
 create macro __spark.hypot(a, b) as sqrt(__spark.cast_double(a) * __spark.cast_double(a) + __spark.cast_double(b) * __spark.cast_double(b));
 create macro __spark.cot(x) as 1 / tan(__spark.cast_double(x));
 create macro __spark.csc(x) as 1 / sin(__spark.cast_double(x));

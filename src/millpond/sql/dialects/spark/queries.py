@@ -140,6 +140,7 @@ class Queries:
         column_aliases.expand(node, self.expressions)
         _gather_group(node, self.sql, self.expressions)
         _replace_places(node)
+        _drop_empty_totals(node)
         _fill_grouping_id(node)
         time_windows.expand(node, self.expressions)
         generators.expand(node, self.expressions)
@@ -219,16 +220,33 @@ def _gather_group(select: exp.Select, sql: str, writer: Expressions) -> None:
 
 def _replace_places(select: exp.Select) -> None:
     """The numbers of columns in GROUPING SETS, CUBE and ROLLUP, replaced by the columns."""
+    for clause in _set_clauses(select.args.get("group")):
+        for number in list(clause.find_all(exp.Literal)):
+            direct = isinstance(number.parent, exp.Tuple | exp.Paren | exp.Rollup | exp.Cube)
+            if not number.is_int or not (direct or number.parent is clause):
+                continue
+            place = int(number.name) - 1
+            if 0 <= place < len(select.expressions):
+                number.replace(select.expressions[place].unalias().copy())
+
+
+def _set_clauses(group: exp.Group | None) -> list[exp.Expr]:
+    """The ROLLUP, CUBE and GROUPING SETS of a GROUP BY."""
+    if group is None:
+        return []
+    listed = [one for one in group.expressions if isinstance(one, exp.Rollup | exp.Cube | exp.GroupingSets)]
+    return listed + [
+        one for part in ("rollup", "cube", "grouping_sets") for one in group.args.get(part) or []
+    ]
+
+
+def _drop_empty_totals(select: exp.Select) -> None:
+    """Over no rows there is no total of ROLLUP, CUBE and GROUPING SETS, but of `GROUPING SETS (())` alone."""
     group = select.args.get("group")
-    for part in ("rollup", "cube", "grouping_sets"):
-        for clause in (group.args.get(part) or []) if group is not None else []:
-            for number in list(clause.find_all(exp.Literal)):
-                direct = isinstance(number.parent, exp.Tuple | exp.Paren | exp.Rollup | exp.Cube)
-                if not number.is_int or not (direct or number.parent is clause):
-                    continue
-                place = int(number.name) - 1
-                if 0 <= place < len(select.expressions):
-                    number.replace(select.expressions[place].unalias().copy())
+    if not any(clause.find(exp.Column, exp.Literal) for clause in _set_clauses(group)):
+        return
+    rows = exp.Anonymous(this="count", expressions=[exp.Star()])
+    select.having(exp.GT(this=rows, expression=exp.Literal.number(0)), copy=False)
 
 
 def _fill_grouping_id(select: exp.Select) -> None:

@@ -18,7 +18,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 # Spark's operators of two sides from the weakest to the strongest; `||` is as strong as `+`, and shifts
 # (which are written by two or three signs) stand between `&` and `+`.
-_COMPARISON, _SHIFT, _SUM = 0, 4, 5
+_COMPARISON, _SHIFT = 0, 4  # levels
 _LEVELS: tuple[dict[TokenType, type[exp.Binary]], ...] = (
     {
         TokenType.EQ: exp.EQ,
@@ -83,9 +83,8 @@ class _RawParser(_KNOWN):  # type: ignore[misc, valid-type]
                     break
                 this = self.expression(shift(this, self._operators(level + 1)))
                 continue
-            if self._curr is None or self._curr.token_type not in _LEVELS[level] or self._is_shift():
+            if self._is_shift() or not self._match_set(_LEVELS[level]):
                 break
-            self._advance()
             klass = _LEVELS[level][self._prev.token_type]
             other = self._operators(level + 1)
             if level == _COMPARISON:
@@ -111,12 +110,11 @@ class _RawParser(_KNOWN):  # type: ignore[misc, valid-type]
     def _shift(self) -> Callable[[exp.Expr, exp.Expr | None], exp.Expr] | None:
         if not self._is_shift():
             return None
-        self._advance(2)
-        if self._prev.token_type == TokenType.LT:
+        if self._match_pair(TokenType.LT, TokenType.LT):
             return lambda a, b: exp.BitwiseLeftShift(this=a, expression=b)
-        third = self._curr
-        if third is not None and third.token_type == TokenType.GT and self._prev.end + 1 == third.start:
-            self._advance()
+        self._match_pair(TokenType.GT, TokenType.GT)
+        behind, third = self._prev, self._curr
+        if third is not None and behind.end + 1 == third.start and self._match_set((TokenType.GT,)):
             return lambda a, b: exp.Anonymous(this="shiftrightunsigned", expressions=[a, b])
         return lambda a, b: exp.BitwiseRightShift(this=a, expression=b)
 

@@ -57,7 +57,14 @@ def duckdb_type(kind: exp.Expr) -> str:
             return "MAP({}, {})".format(*map(duckdb_type, kind.expressions))
         if kind.this == _T.STRUCT and kind.expressions:
             return f"STRUCT({', '.join(f'{_quoted(n)} {duckdb_type(k)}' for n, k in fields(kind))})"
-    raise UnknownType(kind.sql("spark"))
+    raise UnknownType(type_name(kind))
+
+
+def type_name(kind: exp.Expr) -> str:
+    """What a message calls a type; sqlglot would write TIME as TIMESTAMP."""
+    if isinstance(kind, exp.DataType) and kind.this == _T.TIME:
+        return "TIME"
+    return str(kind.sql("spark"))
 
 
 def fields(kind: exp.DataType) -> list[tuple[str, exp.DataType]]:
