@@ -5,18 +5,19 @@ A row of a wheel is a hint: a window whose deadline moved leaves its old hint th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from millpond.delta import consolidate, with_weights
+from millpond.delta import with_weights
 from millpond.kernels.bounds import Bound
 from millpond.kernels.open_windows import CELLS, COUNTERS
 from millpond.kernels.timer_wheel import OpenTable, TimerWheel
 from millpond.kernels.triggers import NEVER, PROCESSING, WATERMARK, Clock, Ints, Trigger
 from millpond.ordering import Order
+from millpond.state.tables.table import KeySet
 from millpond.state.tables.table_spec import TableSpec
 
 WIDTHS = tuple(1000 * 64**tier for tier in range(6))  # 1 ms, 64 ms, 4 s, 4.4 min, 4.7 h, 12.4 d
@@ -91,8 +92,10 @@ class DueHints:
     drops: tuple[tuple[str, int], ...]
 
     @staticmethod
-    def open(step: str, table: OpenTable, reached: Mapping[Clock, int | None]) -> DueHints:
-        """Open the buckets up to the time that each clock has reached."""
+    def open(
+        step: str, table: OpenTable, reached: Mapping[Clock, int | None], window: Sequence[str]
+    ) -> DueHints:
+        """Open the buckets up to the time that each clock has reached; `window` names its columns."""
         tables: list[pa.Table] = []
         moved: list[tuple[str, pa.Table]] = []
         drops: list[tuple[str, int]] = []
@@ -104,9 +107,7 @@ class DueHints:
                 tables.append(found.rows)
             if found.later is not None and found.later.num_rows:
                 # A deadline that was set, removed and set again may have a hint in several tiers.
-                later = consolidate(found.later)
-                later = with_weights(later, np.ones(later.num_rows, np.int64))
-                moved += wheel(step, clock).placed(later, bound)
+                moved += wheel(step, clock).placed(_once(found.later, window), bound)
             drops += found.drops
         return DueHints(tuple(tables), tuple(moved), tuple(drops))
 
@@ -125,16 +126,21 @@ def placed_hints(
     yield from wheel(step, clock).placed(hints, bound)
 
 
-def written_hints(parts: Iterable[tuple[str, pa.Table]]) -> Iterator[tuple[str, pa.Table]]:
+def written_hints(
+    parts: Iterable[tuple[str, pa.Table]], window: Sequence[str]
+) -> Iterator[tuple[str, pa.Table]]:
     """All hints of an epoch by table, each once."""
     by_table: dict[str, list[pa.Table]] = {}
     for name, rows in parts:
         by_table.setdefault(name, []).append(rows)
     for name, tables in by_table.items():
-        first = tables[0]
-        rows = (
-            first
-            if len(tables) == 1
-            else consolidate(pa.concat_tables([t.select(first.column_names) for t in tables]))
-        )
-        yield name, with_weights(rows, np.ones(rows.num_rows, np.int64))
+        first = tables[0].column_names
+        yield name, _once(pa.concat_tables([t.select(first) for t in tables]), window)
+
+
+def _once(hints: pa.Table, window: Sequence[str]) -> pa.Table:
+    """The hints, each once: a session may have one from before it grew, with the end that it had."""
+    numbers = KeySet.of(hints, (*window, AT)).inverse
+    which = np.unique(numbers, return_index=True)[1]
+    rows = hints if len(which) == hints.num_rows else hints.take(pa.array(which))
+    return with_weights(rows, np.ones(rows.num_rows, np.int64))

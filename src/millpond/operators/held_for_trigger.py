@@ -104,10 +104,12 @@ def marks_after(ctx: Context, watermark: Bound | None, clocks: tuple[Clock, ...]
     return found
 
 
-def due_hints(ctx: Context, clocks: tuple[Clock, ...], watermark: Bound | None) -> DueHints:
+def due_hints(
+    ctx: Context, clocks: tuple[Clock, ...], watermark: Bound | None, window: tuple[str, ...]
+) -> DueHints:
     marks = marks_after(ctx, watermark, clocks)
     reached = {clock: ctx.now_us if clock == PROCESSING else marks.get(clock) for clock in clocks}
-    return DueHints.open(ctx.step, lambda name, end: ctx.table(name, below_bucket=end), reached)
+    return DueHints.open(ctx.step, lambda name, end: ctx.table(name, below_bucket=end), reached, window)
 
 
 def expiries(ends: Ints, until: Bound | None, watermark: Bound | None) -> Ints | None:

@@ -100,7 +100,7 @@ class Triggered(HoldsForTrigger):
             delta = delta if delta.num_rows else None
         clocks: tuple[Clock, ...] = binding.extra
         states, rows_spec = binding.tables[:2]
-        hints = due_hints(ctx, clocks, self.watermark)
+        hints = due_hints(ctx, clocks, self.watermark, self._window_key)
         names = [*self._window_key, HASH]
         touched = [t.select(names) for t in (*(() if delta is None else (delta,)), *hints.tables)]
         drops = () if self.until is None else self.until.drops(ctx.watermark, states, rows_spec)
@@ -228,4 +228,4 @@ class Triggered(HoldsForTrigger):
         table = table.append_column(HASH, pa.array(keys.hashes))
         rows = with_weights(table, np.ones(len(keys), np.int64)).filter(pa.array(live))
         states = [Change(spec.name, rows)] if rows.num_rows else []
-        return [*states, *changed(written_hints(hints))]
+        return [*states, *changed(written_hints(hints, self._window_key))]

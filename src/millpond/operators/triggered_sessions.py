@@ -107,7 +107,7 @@ class TriggeredSessions(HoldsForTrigger):
         (delta,) = inputs
         clocks: tuple[Clock, ...] = binding.extra
         states, rows_spec = binding.tables[:2]
-        hints = due_hints(ctx, clocks, self.watermark)
+        hints = due_hints(ctx, clocks, self.watermark, (*self.key, START))
         drops = () if self.until is None else self.until.drops(ctx.watermark, states, rows_spec)
         names = [*self.key, HASH]
         touched = [t.select(names) for t in (*(() if delta is None else (delta,)), *hints.tables)]
@@ -304,7 +304,10 @@ class TriggeredSessions(HoldsForTrigger):
             tombs = ended.filter(pa.array(~replaced))
             if tombs.num_rows:
                 written.append(with_weights(tombs, np.zeros(tombs.num_rows, np.int64)))
-        return [Change(spec.name, pa.concat_tables(written)), *changed(written_hints(hints))]
+        return [
+            Change(spec.name, pa.concat_tables(written)),
+            *changed(written_hints(hints, (*self.key, START))),
+        ]
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from millpond.sources.memory import EventTimeBound, MemorySource
 from millpond.testing.harness import Harness
 from millpond.triggers import (
     after_count,
+    after_delay,
     after_watermark,
     always,
     at_percentile,
@@ -188,6 +189,26 @@ def test_every_fires_by_the_clock_without_rows() -> None:
         harness.advance("5s")
         harness.epoch()
         assert [r["n"] for r in harness.view("v")] == [2]
+
+
+@pytest.mark.parametrize("wait", [60, 1000, 5000, 300_000, 20_000_000])
+def test_a_session_that_grows_while_its_deadline_comes_nearer(wait: int) -> None:
+    """In milliseconds: its deadline is stored in another table when it is near, and so is that of the longer one."""
+
+    def pipeline(pond: millpond.Pond, s: Any) -> None:
+        trigger = repeatedly(after_delay(datetime.timedelta(milliseconds=wait)))
+        windowed = pond.stream("s", s).key_by("k").window(sessions("10s"), trigger=trigger, time="at")
+        windowed.aggregate(n="count(*)").view("v")
+
+    with Harness(pipeline, {"s": SCHEMA}) as harness:
+        for n in range(1, 8):  # the deadline stays that of the first row
+            harness.feed("s", row("a", 1, n))
+            harness.epoch()
+            assert harness.view("v") == []
+            harness.advance(datetime.timedelta(milliseconds=wait * (1 if n == 1 else 2 ** (8 - n)) // 2**7))
+        harness.advance(datetime.timedelta(milliseconds=wait))
+        harness.epoch()
+        assert [r["n"] for r in harness.view("v")] == [7]
 
 
 def test_contents_of_every_kind() -> None:
