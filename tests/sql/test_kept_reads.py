@@ -12,7 +12,7 @@ import millpond
 from millpond.errors import InvalidError
 from millpond.sql.reads import scratch
 from millpond.sql.reads.scratch import CachedScratch, Scratch
-from millpond.sql.text import parse
+from millpond.sql.text import duckdb_parser
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_a_lookup_of_another_key_parses_and_shows_nothing(pond: Any, monkeypatch
         monkeypatch.setattr(place, name, call)
 
     counted(sqlglot, "tokenize")
-    counted(parse, "parser")
+    counted(duckdb_parser, "parser")
     counted(scratch.Scratch, "rows")
     counted(scratch.Scratch, "view")
     counted(scratch.Scratch, "_drop")

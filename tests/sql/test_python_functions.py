@@ -353,11 +353,11 @@ def test_errors_are_rows_with_the_users_line(pond: Pond) -> None:
 
 
 def test_wrong_results_are_told(pond: Pond) -> None:
-    pond.function("text", lambda x: "no", arguments=[int], returns=int)
+    pond.function("word", lambda x: "no", arguments=[int], returns=int)
     pond.function("short", lambda x: x.slice(1), arguments=[int], returns=int, vectorised=True)
     pond.function("flat", lambda x: 5, arguments=[int], returns={"a": int}, kind="table")
     for call, told in (
-        ("text(1)", "text():"),
+        ("word(1)", "word():"),
         ("short(x)", "short(): ValueError: returned 2 values for 3 rows"),
     ):
         with pytest.raises(InvalidError) as caught:
@@ -539,6 +539,7 @@ def test_names_that_are_taken(pond: Pond) -> None:
     for name, told in (
         ("lower", "is built in"),
         ("to_char", "is built in"),
+        ("text", "is built in"),
         ("t", "there is a table named 't'"),
         ('a"b', "needs a name"),
     ):

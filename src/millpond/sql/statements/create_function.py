@@ -34,6 +34,7 @@ from millpond.sql.binding.functions import (
 )
 from millpond.sql.binding.types import quoted
 from millpond.sql.dialects.library import is_public
+from millpond.sql.dialects.postgres.casts import CALLED_TYPES
 from millpond.sql.result import Result
 from millpond.sql.text.duckdb_text import readable_expression, readable_text
 from millpond.sql.text.parameters import marks
@@ -93,7 +94,8 @@ def check_name(catalog: Catalog, name: str, replaces: bool) -> None:
             f"there is a function named {old.name!r} already", hint="say OR REPLACE, or IF NOT EXISTS"
         )
     catalog.free(name)
-    if name.lower() in built_in() or is_public("__pg", name.lower()):
+    lower = name.lower()
+    if lower in built_in() or lower in CALLED_TYPES or is_public("__pg", lower):
         raise InvalidError(f"{name}() is built in, and stays what it is", hint="choose another name")
 
 

@@ -27,7 +27,7 @@ _TO = {
     "varchar": "text_of", "decimal": "numeric", "numeric": "numeric",
 }  # fmt: skip
 # Types that are called like functions.
-_CALLED = frozenset(
+CALLED_TYPES = frozenset(
     [
         *("int2", "int4", "int8", "float4", "float8", "bool", "text", "varchar", "bpchar", "name", "bytea"),
         *("timestamptz", "timetz", "json", "jsonb", "uuid"),
@@ -125,7 +125,7 @@ def called_as_type(node: Tree) -> bool:
     if node.get("class") != "FUNCTION" or len(node["arguments"]) != 1 or node["order_bys"]["orders"]:
         return False
     name = node["function_name"].lower()
-    if name not in _CALLED or len(node["qualified_name"]["path"]) != 1:
+    if name not in CALLED_TYPES or len(node["qualified_name"]["path"]) != 1:
         return False
     cast = expression(f"CAST(x AS {name})")
     cast["child"] = node["arguments"][0]["expression"]
