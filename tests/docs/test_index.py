@@ -23,3 +23,11 @@ def test_the_index_of_decisions_names_every_record_once() -> None:
     )
     assert [file for _, file in rows] == sorted(page.name for page in folder.glob("0*.md"))
     assert [int(number) for number, _ in rows] == list(range(1, len(rows) + 1))
+
+
+def test_the_changelog_is_short_and_has_its_areas_once() -> None:
+    """Condense the oldest lines of an area when it grows: a reader wants what there is, not each step to it."""
+    lines = (DOCS.parent / "CHANGELOG.md").read_text().splitlines()
+    assert len(lines) <= 300
+    headings = [line for line in lines if line.startswith("#")]
+    assert len(headings) > 8 and len(headings) == len(set(headings))

@@ -159,7 +159,7 @@ _FETCH = re.compile(
 
 
 @dataclass(frozen=True)
-class Fetch:
+class CursorFetch:
     """What FETCH or MOVE asks for: `count` rows forward, back where it is negative, or the row of a place."""
 
     name: str
@@ -168,11 +168,11 @@ class Fetch:
     timeout_ms: int | None = None
 
 
-def _parsed(fragment: SqlFragment) -> Fetch:
+def _parsed(fragment: SqlFragment) -> CursorFetch:
     """
     >>> from millpond.sql.text.parse import statements
     >>> _parsed(statements("FETCH BACKWARD 10 FROM c", "postgres")[0])
-    Fetch(name='c', way='FORWARD', count=-10, timeout_ms=None)
+    CursorFetch(name='c', way='FORWARD', count=-10, timeout_ms=None)
     """
     found = _FETCH.fullmatch(fragment.sql)
     if found is None:
@@ -192,4 +192,4 @@ def _parsed(fragment: SqlFragment) -> Fetch:
     name = found["name"]
     name = name[1:-1].replace('""', '"') if name.startswith('"') else name.lower()
     timeout = None if found["timeout"] is None else milliseconds("timeout", found["timeout"])
-    return Fetch(name, way, number, timeout)
+    return CursorFetch(name, way, number, timeout)
