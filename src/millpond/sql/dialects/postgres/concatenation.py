@@ -83,6 +83,9 @@ def _is_null(node: Tree) -> bool:
 
 def _subscript(node: Tree) -> bool:
     array, *bounds = node["children"]
+    if node["type"] == "ARRAY_EXTRACT" and is_jsonb(array):
+        become(node, called("->", array, *bounds))
+        return True
     macros = ("element",) if node["type"] == "ARRAY_EXTRACT" else ("slice_start", "slice_end")
     changed = False
     for place, (macro, bound) in enumerate(zip(macros, bounds, strict=False), 1):

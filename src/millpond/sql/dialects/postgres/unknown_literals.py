@@ -90,6 +90,8 @@ def is_jsonb(node: Tree) -> bool:
     """Is this a jsonb by what is written: a cast to it, a function that gives one, or one without keys?"""
     if node.get("class") == "CAST":
         return str(node["type_expr"].get("type_name", "")).lower() == "jsonb"
+    if node.get("type") == "ARRAY_EXTRACT":
+        return is_jsonb(node["children"][0])
     name = str(node.get("function_name", "")).lower()
     if name in _GIVE_JSONB or (name.startswith("jsonb_") and not name.endswith(_GIVE_OTHERS)):
         return True
