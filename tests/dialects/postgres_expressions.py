@@ -59,7 +59,7 @@ MADE = {
              "({timestamptz}::text)", "({int[]}::text)", "({text[]}::text)", "({jsonb}::text)", "({jsonb} ->> 'a')",
              "({jsonb} #>> '{b,0}')", "({text[]})[1]", "array_to_string({text[]}, ',', '*')", "({numeric}::text)",
              "to_char({timestamp}, 'YYYY-MM-DD HH24:MI:SS.US')", "to_char({int}, 'FM9,999,999,999')"],
-    "timestamptz": ["({timestamptz} + {interval})", "({timestamp} AT TIME ZONE 'Europe/Berlin')", "({date}::timestamptz)",
+    "timestamptz": ["({timestamptz} + interval '1 month 2 days')", "({timestamp} AT TIME ZONE 'Europe/Berlin')", "({date}::timestamptz)",
                     "date_trunc('day', {timestamptz}, 'America/New_York')", "coalesce({timestamptz}, {timestamptz})"],
     "int[]": ["({int[]} || {int})", "({int[]} || {int[]})", "array_append({int[]}, {int})", "array_remove({int[]}, 2)",
               "({int[]})[2:]", "(CASE WHEN {bool} THEN {int[]} ELSE {int[]} END)"],

@@ -69,7 +69,8 @@ create macro __pg."?&"(a, b) as "pg.jsonb_exists.1"(a, b, true);
 create macro __pg."@>"(a varchar, b varchar) as "pg.jsonb_contains.1"(a, b), (a, b) as __pg.list_contains_all(a, b);
 create macro __pg."<@"(a varchar, b varchar) as "pg.jsonb_contains.1"(b, a), (a, b) as __pg.list_contains_all(b, a);
 -- No array contains a NULL.
-create macro __pg.list_contains_all(a, b) as system.main."@>"(a, b) and len(b) = system.main.list_count(b);
+create macro __pg.list_contains_all(a, b) as
+    case when a is not null and b is not null then system.main."@>"(a, b) and len(b) = system.main.list_count(b) end;
 create macro __pg.jsonb_contains(a, b) as "pg.jsonb_contains.1"(a, b);
 create macro __pg.jsonb_concat(a, b) as "pg.jsonb_concat.1"(a, b)::json;
 create macro __pg.jsonb_delete
