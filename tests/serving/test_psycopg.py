@@ -323,6 +323,15 @@ def test_cursors_go_forward_and_back(con: Any) -> None:
             [4],
         )
         assert ns("FETCH FIRST c") == [1] and con.execute("MOVE 3 IN c").statusmessage == "MOVE 3"
+    with pytest.raises(psycopg.errors.NoActiveSqlTransaction):
+        con.execute("DECLARE c CURSOR WITHOUT HOLD FOR SELECT 1")
+    con.execute(
+        "DECLARE c NO SCROLL CURSOR WITH HOLD FOR SELECT n FROM generate_series(1, 3) AS t (n) ORDER BY n"
+    )
+    assert ns("FETCH 2 FROM c") == [1, 2]
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState):
+        con.execute("FETCH PRIOR c")
+    con.execute("CLOSE c")
     with con.transaction(), con.cursor("named", scrollable=True) as cursor:
         cursor.execute("SELECT n FROM generate_series(1, 9) AS t (n) ORDER BY n")
         cursor.scroll(5)

@@ -31,14 +31,14 @@ class Cursors:
         self._cursors: dict[str, PgCursor] = {}
         self.open_portal: OpenPortal | None = None  # gives a portal of the extended protocol, with its rows
 
-    def declare(self, name: str, made: Outcome, *, held: bool, binary: bool) -> None:
+    def declare(self, name: str, made: Outcome, *, held: bool, binary: bool, scrolls: bool = True) -> None:
         if name in self._cursors:
             raise PgError("42P03", f'cursor "{name}" already exists')
         if made.columns is None:
             raise PgError("42P11", "a cursor needs a query")
         pump = None if made.stream is None else SubscriptionPump(self._client, made.stream)
         self._cursors[name] = PgCursor(
-            made.columns, made.table, pump, held=held or pump is not None, binary=binary
+            made.columns, made.table, pump, held=held or pump is not None, binary=binary, scrolls=scrolls
         )
 
     def columns_of(self, name: str) -> list[tuple[str, str]] | None:
@@ -70,6 +70,8 @@ class Cursors:
             rows = await self._follow(cursor, asked.count, asked.timeout_ms)
         else:
             assert cursor.table is not None
+            if not cursor.scrolls and (asked.way != "FORWARD" or asked.count < 0):
+                raise PgError("55000", "cursor can only scan forward", hint="declare it with SCROLL")
             rows, cursor.at = moved(cursor.table, cursor.at, asked.way, asked.count)
         return _said(verb, rows, cursor.columns)
 

@@ -152,3 +152,4 @@ class PgCursor:
     at: int = 0
     held: bool = False
     binary: bool = False
+    scrolls: bool = True  # may it go back?

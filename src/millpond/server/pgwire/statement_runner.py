@@ -275,12 +275,14 @@ class StatementRunner:
             raise AssertionError
         options = fragment.words[2:at]
         name = fragment.tokens[1].text
-        if "HOLD" not in options and not self.client.in_transaction and fragment.word(at + 1) != "SUBSCRIBE":
+        held = "HOLD" in options and "WITHOUT" not in options
+        if not held and not self.client.in_transaction and fragment.word(at + 1) != "SUBSCRIBE":
             raise PgError(
                 "25P01", "DECLARE CURSOR can only be used in transaction blocks", hint="BEGIN first"
             )
         made = await self.run(fragment.part(at + 1), params, on_notice)
-        self.cursors.declare(name, made, held="HOLD" in options, binary="BINARY" in options)
+        scrolls = "NO" not in options  # NO SCROLL
+        self.cursors.declare(name, made, held=held, binary="BINARY" in options, scrolls=scrolls)
         return Outcome("DECLARE CURSOR")
 
     # -- describing ---------------------------------------------------------------------
