@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -46,7 +46,7 @@ def ids(con: Any) -> list[int]:
 
 
 def test_executemany_of_asyncpg(server: Server, con: Any, pond: Pond) -> None:
-    async def insert(rows: list[tuple[int, Any]]) -> None:
+    async def insert(rows: Iterable[tuple[int, Any]]) -> None:
         client = await asyncpg.connect(server.urls["pg"].replace("//", "//ann@"))
         try:
             await client.executemany("INSERT INTO t VALUES ($1, $2)", rows)
@@ -60,6 +60,8 @@ def test_executemany_of_asyncpg(server: Server, con: Any, pond: Pond) -> None:
         asyncio.run(insert([(60, 1), (61, 1), (62, None), (63, 1)]))
     with pytest.raises(asyncpg.CheckViolationError):
         asyncio.run(insert([(70, 1), (71, 1000), (72, 1)]))
+    with pytest.raises(ZeroDivisionError):  # the client gives up when it has sent a part
+        asyncio.run(insert((100 + n, n // (5000 - n)) for n in range(6000)))
     assert ids(con) == [*range(50)]
 
 

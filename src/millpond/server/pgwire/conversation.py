@@ -22,7 +22,7 @@ from millpond.server.pgwire.copy_out import send_copy
 from millpond.server.pgwire.data_rows import RowEncoder
 from millpond.server.pgwire.describe import QUERIES
 from millpond.server.pgwire.error_reports import PgError, error_response, notice
-from millpond.server.pgwire.joined_changes import JoinedChanges, joins
+from millpond.server.pgwire.joined_changes import JoinedChanges, joins, rolls_back
 from millpond.server.pgwire.outcome import (
     Outcome,
     PgPortal,
@@ -61,6 +61,8 @@ class Conversation:
         """Answer one message."""
         if self.is_skipping and not isinstance(message, m.Sync | m.SimpleQuery | m.Terminate):
             return
+        if self.joined and isinstance(message, m.ExecutePortal) and self._gives_up(message.portal):
+            self.transport.put(self.joined.discarded())
         if self.joined and not self._may_join(message):
             ran = await self._run_joined()
             if not ran and not isinstance(message, m.Sync | m.SimpleQuery):
@@ -124,9 +126,14 @@ class Conversation:
                 return prepared is not None and joins(prepared.fragment)
             case m.Bind():
                 prepared = self.runner.prepared.get(message.statement)
-                return prepared is not None and joins(prepared.fragment)
+                return prepared is not None and (joins(prepared.fragment) or rolls_back(prepared.fragment))
             case _:
                 return isinstance(message, m.Parse | m.CloseNamed)
+
+    def _gives_up(self, portal: str) -> bool:
+        """Is this the ROLLBACK with which a client gives up a pipeline before its Sync?"""
+        found = self._portals.get(portal)
+        return found is not None and rolls_back(found.statement.fragment)
 
     async def _run_joined(self) -> bool:
         """Run the changes that wait, and give their answers; False if they failed."""

@@ -23,6 +23,10 @@ def joins(fragment: SqlFragment | None) -> bool:
     return fragment is not None and fragment.word(0) in VERBS and fragment.find("RETURNING") is None
 
 
+def rolls_back(fragment: SqlFragment | None) -> bool:
+    return fragment is not None and fragment.word(0) in ("ROLLBACK", "ABORT") and "TO" not in fragment.words
+
+
 class JoinedChanges:
     """The changes of a pipeline that were not sent yet, and the answers that wait for them."""
 
@@ -47,6 +51,12 @@ class JoinedChanges:
 
     def clear(self) -> None:
         self.changes, self._answers = [], []
+
+    def discarded(self) -> bytes:
+        """Forget the changes; the answers that are not about their outcomes."""
+        left = b"".join(answer for answer in self._answers if answer is not None)
+        self.clear()
+        return left
 
     def answers(self, tags: Sequence[str]) -> bytes:
         """All answers in order, with the tags of the changes.
