@@ -48,13 +48,14 @@ def hoist_arguments(tree: Tree) -> bool:
     changed = False
     found = list(nodes(tree))
     everywhere = {name for node in found if node.get("type") in _FROM for name in _from_names(node)}
-    for node in found:
+    for node in reversed(found):  # the inner ones first: the outer ones copy them
         if node.get("type") == "SUBQUERY" and "subquery" in node and "column_name_alias" in node:
             for select in _selects(node["subquery"]["node"]):
                 changed |= _with_outer_columns(select)
                 changed |= _beside_outer_columns(select, everywhere)
-        if node.get("type") == "TABLE_FUNCTION":
+        elif node.get("type") == "TABLE_FUNCTION":
             changed |= _with_computed_arguments(node)
+    for node in reversed(list(nodes(tree))):
         if node.get("type") != "SELECT_NODE":
             continue
         changed |= replace_constant_groups(node)
