@@ -12,6 +12,7 @@ from millpond.plan.codec import Unloaded
 from millpond.plan.final_rows import is_final
 from millpond.plan.nodes import Plan, SinkNode
 from millpond.plan.sink_settings import DEFAULT, SinkSettings, guarantee_of, modes_of, settled
+from millpond.plan.sink_traits import ChecksView, DeliversDeltas, OpensTarget, WritesRows, misspelt
 from millpond.plan.tags import tag_of
 from millpond.stored_code import Stored
 
@@ -36,17 +37,22 @@ def checked_sink(plan: Plan, name: str, view: str, sink: Any, asked: SinkSetting
 
     A sink with `deliver` keeps settings that nobody gave open, as plans of older versions do.
     """
-    calls = ("write", "open", "deliver")
-    if not any(callable(getattr(sink, call, None)) for call in calls):
+    if not isinstance(sink, WritesRows | OpensTarget | DeliversDeltas):
         raise InvalidError(
             f"{sink!r} is no sink"[:200],
-            hint="for example CallbackSink(function) or FilesSink(folder), of millpond.sinks",
+            hint="for example CallbackSink(function) of millpond.sinks.callback, or FilesSink(folder) of "
+            "millpond.sinks.files",
+        )
+    if (wrong := misspelt(sink)) is not None:
+        raise InvalidError(
+            f"sink {name!r}: {type(sink).__name__} has an attribute {wrong[0]!r}, which nothing reads",
+            hint=f"did you mean {wrong[1]!r}?",
         )
     key, append_only = view_facts(plan, view)
     found = settled(name, sink, asked, key=key, append_only=append_only)
-    if callable(getattr(sink, "check_view", None)):
+    if isinstance(sink, ChecksView):
         sink.check_view(shown_schema(plan, view), found)
-    keeps_open = asked == DEFAULT and callable(getattr(sink, "deliver", None))
+    keeps_open = asked == DEFAULT and isinstance(sink, DeliversDeltas)
     return SinkNode(name, view, sink, asked if keeps_open else found)
 
 

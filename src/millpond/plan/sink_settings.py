@@ -10,6 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from millpond.errors import InvalidError, nearest
+from millpond.plan.sink_traits import (
+    AppendOnly,
+    ColumnsByName,
+    ExactlyOnce,
+    ModeHints,
+    StatesGuarantee,
+    StatesModes,
+)
 
 Guarantee = Literal["exactly_once", "at_least_once", "at_most_once"]
 SinkMode = Literal["changes", "append", "upsert", "changelog", "complete"]
@@ -47,23 +55,21 @@ DEFAULT = SinkSettings()
 
 def guarantee_of(sink: Any) -> Guarantee:
     """The strongest guarantee that a sink can give."""
-    found = getattr(sink, "guarantee", None)
-    if found in GUARANTEES:
-        return found  # type: ignore[no-any-return]
-    return "exactly_once" if getattr(sink, "exactly_once", False) else "at_least_once"
+    if isinstance(sink, StatesGuarantee) and sink.guarantee in GUARANTEES:
+        return sink.guarantee  # type: ignore[no-any-return]
+    return "exactly_once" if isinstance(sink, ExactlyOnce) and sink.exactly_once else "at_least_once"
 
 
 def modes_of(sink: Any) -> tuple[SinkMode, ...]:
     """The modes that a sink supports; the first is its default."""
-    found = getattr(sink, "modes", None)
-    if found:
-        return tuple(found)
-    return ("append",) if getattr(sink, "append_only", False) else ("changes",)
+    if isinstance(sink, StatesModes) and sink.modes:
+        return tuple(sink.modes)
+    return ("append",) if isinstance(sink, AppendOnly) and sink.append_only else ("changes",)
 
 
 def columns_by_name(sink: Any) -> bool:
     """Does the target hold rows under the names of their columns, so that these cannot change?"""
-    return bool(getattr(sink, "columns_by_name", False))
+    return isinstance(sink, ColumnsByName) and bool(sink.columns_by_name)
 
 
 def check_settings(name: str, settings: SinkSettings) -> None:
@@ -100,7 +106,7 @@ def settled(
         raise InvalidError(
             f"sink {name!r} has no mode {mode!r}",
             detail=f"modes of {type(sink).__name__} are {', '.join(modes)}",
-            hint=getattr(sink, "mode_hints", {}).get(mode),
+            hint=sink.mode_hints.get(mode) if isinstance(sink, ModeHints) else None,
         )
     if settings.mode == "append" and not append_only:
         raise InvalidError(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millpond.masking import masked
+from millpond.plan.sink_traits import ClosesTarget, OpensTarget, WritesRows
 from millpond.sinks.delivery import Delivery, Part, RefusedRow, SinkBinding
 from millpond.sinks.sink import Prepared, PreparingSink
 
@@ -53,19 +54,16 @@ class SinkWriters:
         if found is not None and found.sink is sink and found.binding == binding:
             return found.writer
         self.close(binding.sink)
-        writer = sink.open(binding) if callable(getattr(sink, "open", None)) else sink
+        writer = sink.open(binding) if isinstance(sink, OpensTarget) else sink
         self._opened[binding.sink] = _Opened(sink, binding, writer)
         return writer
 
     def close(self, name: str) -> None:
         opened = self._opened.pop(name, None)
-        close = (
-            None if opened is None or opened.writer is opened.sink else getattr(opened.writer, "close", None)
-        )
-        if close is None:
+        if opened is None or opened.writer is opened.sink or not isinstance(opened.writer, ClosesTarget):
             return
         try:
-            close()
+            opened.writer.close()
         except Exception as error:  # it is closed because of another error, or for good
             log.info("sink %r could not be closed: %s: %s", name, type(error).__name__, masked(str(error)))
 
@@ -79,7 +77,7 @@ class SinkWriters:
 def _write(
     sink: Any, writer: Any, delivery: Delivery, elsewhere: PrepareElsewhere | None
 ) -> Sequence[RefusedRow] | None:
-    if callable(getattr(writer, "write", None)):
+    if isinstance(writer, WritesRows):
         refused: Sequence[RefusedRow] | None = writer.write(delivery)
         return refused
     if isinstance(sink, PreparingSink):
