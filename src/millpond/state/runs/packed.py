@@ -152,7 +152,8 @@ def _check_header(name: str, buffer: pa.Buffer) -> None:
 
 
 def _check_version(name: str, version: int) -> None:
-    if version > VERSION:
+    """Refuse a newer format, whose header may look different; a version that cannot be is damage."""
+    if VERSION < version < 1000:
         raise DataError(
             f"run file {name} was written by a newer version",
             detail=f"file has format {version}, this program reads up to {VERSION}",
