@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 _RANKS = ("rank", "dense_rank", "percent_rank", "cume_dist")
@@ -100,19 +100,92 @@ def _overlaps(tokens: Tokens, n: int, sql: str) -> Edit:
 
 def _hypothetical(tokens: Tokens, n: int, end: int, sql: str) -> Edit:
     last = _closing(tokens, end + 3)
-    values = [_shown(tokens, part, sql) for part in _parts(tokens, n + 1, end)]
+    parts = _parts(tokens, n + 1, end)
     keys = [_key(tokens, part, sql) for part in _parts(tokens, end + 3, last)]
-    before, equal = "", " AND ".join(f"({k}) = ({v})" for (k, _, _), v in zip(keys, values, strict=False))
-    for (key, descending, nulls_first), value in reversed(list(zip(keys, values, strict=False))):
-        sign = ">" if descending else "<"
-        ahead = f"({key}) {sign} ({value})" + (f" OR ({key}) IS NULL" if nulls_first else "")
-        before = f"{ahead} OR (({key}) = ({value}) AND ({before}))" if before else ahead
-    limit = ""
+    opening, limit = n + 1, ""
     if _is(tokens, last + 1, "filter"):
         closing = _closing(tokens, last + 2)
         limit = sql[tokens[last + 3].end : tokens[closing].start]
         last = closing
-    return tokens[n].start, tokens[last].end, _counted(tokens[n].text.lower(), keys, before, equal, limit)
+    rolled_up = _rolled_up(tokens, n, last)
+    columns = dict.fromkeys(text for _, _, text in _columns(tokens, opening, end, rolled_up, sql))
+    cases = []
+    for absent in _subsets(list(columns)):
+        values = [_without(tokens, part, absent, rolled_up, sql) for part in parts]
+        cases.append((absent, _counted(tokens[n].text.lower(), keys, values, limit)))
+    text = cases[-1][1]
+    for absent, counted in reversed(cases[:-1]):
+        tests = [f"grouping({column}) = {int(column in absent)}" for column in columns]
+        text = f"CASE WHEN {' AND '.join(tests)} THEN {counted} ELSE {text} END"
+    return tokens[n].start, tokens[last].end, text if len(cases) == 1 else f"({text})"
+
+
+def _rolled_up(tokens: Tokens, first: int, last: int) -> frozenset[str]:
+    """The words of the GROUP BY of a call's query, if it has grouping sets: their columns may be NULL there.
+
+    Inside an aggregate a column has the values of the rows; the first arguments of `rank` are outside.
+    """
+    clause = _group_by(tokens, last + 1, 1) or _group_by(tokens, first - 1, -1)
+    if clause is None:
+        return frozenset()
+    words = {tokens[n].text.lower() for n in range(*clause)}
+    return frozenset(words - _NO_COLUMNS) if words & {"rollup", "cube", "sets"} else frozenset()
+
+
+_NO_COLUMNS = {"rollup", "cube", "grouping", "sets", "(", ")", ",", "."}
+_AFTER_GROUPS = ("having", "window", "order", "limit", "offset", "fetch", "union", "except", "intersect", ";")
+
+
+def _group_by(tokens: Tokens, start: int, step: int) -> tuple[int, int] | None:
+    """The places behind the GROUP BY of the query that the token at `start` belongs to."""
+    n = start
+    while 0 <= n < len(tokens):
+        text = tokens[n].text.lower()
+        if text in ("(", ")"):
+            if (text == "(") == (step > 0):  # another part of the query, to be skipped
+                n = _closing(tokens, n) if step > 0 else _opening(tokens, n)
+            elif _is(tokens, (n if step < 0 else _opening(tokens, n)) + 1, "select"):
+                return None  # the query ends here
+        elif text == "group" and _is(tokens, n + 1, "by"):
+            end = n + 2
+            while end < len(tokens) and tokens[end].text.lower() not in (*_AFTER_GROUPS, ")"):
+                end = _closing(tokens, end) + 1 if tokens[end].text == "(" else end + 1
+            return n + 2, end
+        elif text in ("union", "except", "intersect", ";"):
+            return None
+        n += step
+    return None
+
+
+def _columns(
+    tokens: Tokens, opening: int, closing: int, names: frozenset[str], sql: str
+) -> Iterator[tuple[int, int, str]]:
+    """The columns with these names between two tokens: where they are, and their text."""
+    for n in range(opening + 1, closing):
+        token = tokens[n]
+        if token.text.lower() in names and not _is(tokens, n + 1, "(") and not token.text[0].isdigit():
+            first = n - 2 if _is(tokens, n - 1, ".") and n - 2 > opening else n
+            if not _is(tokens, n + 1, "."):
+                yield tokens[first].start, token.end, sql[tokens[first].start : token.end]
+
+
+def _subsets(columns: list[str]) -> list[frozenset[str]]:
+    """What may be absent in a grouping set, none first."""
+    found: list[frozenset[str]] = [frozenset()]
+    for column in columns:
+        found += [one | {column} for one in found]
+    return found
+
+
+def _without(
+    tokens: Tokens, part: tuple[int, int], absent: frozenset[str], names: frozenset[str], sql: str
+) -> str:
+    """The text of a part with NULL in place of the columns that are absent."""
+    at, text = tokens[part[0]].start, ""
+    for start, end, column in _columns(tokens, part[0] - 1, part[1] + 1, names, sql):
+        text += sql[at:start] + ("NULL" if column in absent else column)
+        at = end
+    return text + sql[at : tokens[part[1]].end]
 
 
 def _key(tokens: Tokens, part: tuple[int, int], sql: str) -> tuple[str, bool, bool]:
@@ -130,7 +203,15 @@ def _key(tokens: Tokens, part: tuple[int, int], sql: str) -> tuple[str, bool, bo
     return _shown(tokens, (first, last), sql), descending, descending if nulls is None else nulls
 
 
-def _counted(name: str, keys: list[tuple[str, bool, bool]], before: str, equal: str, limit: str) -> str:
+def _counted(name: str, keys: list[tuple[str, bool, bool]], values: list[str], limit: str) -> str:
+    pairs = list(zip(keys, values, strict=False))
+    before, equal = "", " AND ".join(f"({k}) IS NOT DISTINCT FROM ({v})" for (k, _, _), v in pairs)
+    for (key, descending, nulls_first), value in reversed(pairs):
+        sign = ">" if descending else "<"
+        null, other = (key, value) if nulls_first else (value, key)
+        ahead = f"({key}) {sign} ({value}) OR (({null}) IS NULL AND ({other}) IS NOT NULL)"
+        same = f"({key}) IS NOT DISTINCT FROM ({value})"
+        before = f"{ahead} OR ({same} AND ({before}))" if before else ahead
     every = f" FILTER (WHERE {limit})" if limit else ""
     ahead = f"({before}) AND ({limit})" if limit else before
     if name == "rank":

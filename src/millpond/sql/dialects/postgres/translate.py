@@ -16,6 +16,7 @@ from millpond.sql.dialects.postgres.casts import called_as_type, rewrite_cast, r
 from millpond.sql.dialects.postgres.changes import translated_change
 from millpond.sql.dialects.postgres.column_names import name_columns
 from millpond.sql.dialects.postgres.concatenation import concatenated
+from millpond.sql.dialects.postgres.group_constants import cast_group_constants
 from millpond.sql.dialects.postgres.row_comparisons import rewritten_comparison
 from millpond.sql.dialects.postgres.set_functions import nested_in_select, read_as_values
 from millpond.sql.dialects.postgres.unknown_literals import typed_literals
@@ -38,6 +39,7 @@ def translated(sql: str) -> str:
     changes += [typed_literals(node) for node in found]
     changes += [_rewritten(node, text) for node in found]
     changes.append(read_as_values(found))
+    changes += [cast_group_constants(node) for node in found if node.get("type") == "SELECT_NODE"]
     changes += [order_merged_columns(node) for node in found if node.get("type") == "SELECT_NODE"]
     if not any(named) and not any(changes):
         return sql
