@@ -1,8 +1,8 @@
 """Constants that a query groups by, kept apart from the same constants elsewhere in the query.
 
-`SELECT 1 AS one, sum(n) + 1 FROM t GROUP BY ROLLUP (one)`: where a grouping set leaves `one` out, DuckDB takes
-every other 1 for it, too, also those that a function of the library is made of.
-`CAST('1' AS INTEGER)` is another expression, and a space before the 1 makes one more, for a second column of 1.
+`SELECT 1 AS one, sum(n) + 1 FROM t GROUP BY ROLLUP (one)`: where a grouping set leaves `one` out, DuckDB
+takes every other 1 for it, too, also those that a function of the library is made of.
+`CAST('1' AS INTEGER)` is another expression, and a space before the 1 makes one more for a second column.
 
 Law: only the columns of the query that are constants become NULL.
 """
