@@ -22,6 +22,7 @@ CREATE TABLE plain (x int, y text);
 CREATE TABLE sized (v varchar(52) NOT NULL, c char(3), j jsonb, w varchar(7));
 CREATE INDEX kinds_c ON kinds (c);
 CREATE INDEX kinds_a_b ON kinds (a, b);
+CREATE UNIQUE INDEX pair_n_b ON pair (n, b);
 CREATE VIEW shown AS SELECT id, c FROM kinds WHERE a > 1;
 CREATE MATERIALIZED VIEW counted AS SELECT c, count(*) AS n FROM kinds GROUP BY c;
 """
@@ -51,6 +52,10 @@ QUERIES = (
     " n.oid = c.relnamespace WHERE n.nspname = 'public' AND a.attnum > 0 AND c.relkind IN ('r', 'v', 'm') ORDER BY 1, 3",
     "SELECT c.relname, conname, contype FROM pg_constraint JOIN pg_class c ON c.oid = conrelid JOIN pg_namespace n ON"
     " n.oid = c.relnamespace WHERE contype = 'p' AND nspname = 'public' ORDER BY 1",
+    "SELECT relname, indisunique, indisprimary FROM pg_index JOIN pg_class ON oid = indexrelid WHERE relname LIKE 'pair%'"
+    " ORDER BY 1",
+    "SELECT conname FROM pg_constraint WHERE conname LIKE 'pair%'",
+    "SELECT indexname, indexdef FROM pg_indexes WHERE tablename = 'pair' ORDER BY 1",
     "SELECT tablename, indexname FROM pg_indexes WHERE schemaname = 'public' AND tablename <> 'counted' ORDER BY 1, 2",
     "SELECT matviewname FROM pg_matviews",
     "SELECT kcu.table_name, kcu.column_name, kcu.ordinal_position FROM information_schema.table_constraints tc JOIN"

@@ -81,6 +81,31 @@ def test_sqlalchemy_reflects(server: ServedPond) -> None:
     engine.dispose()
 
 
+def test_sqlalchemy_creates_unique_indexes(server: ServedPond) -> None:
+    sa = pytest.importorskip("sqlalchemy")
+    engine = sa.create_engine(server.address().replace("postgresql:", "postgresql+psycopg:"))
+    made = sa.MetaData()
+    names = ("mail", "called")
+    columns = [sa.Column(name, sa.String(50), unique=True, index=True) for name in names]
+    accounts = sa.Table("accounts", made, sa.Column("id", sa.Integer, primary_key=True), *columns)
+    sa.Table(
+        "logins", made, sa.Column("id", sa.Integer, primary_key=True), sa.Column("n", sa.Integer, unique=True)
+    )
+    made.create_all(engine)  # in one transaction
+    found = sa.inspect(engine)
+    assert [(i["name"], i["unique"]) for i in found.get_indexes("accounts")] == [
+        ("ix_accounts_called", True),
+        ("ix_accounts_mail", True),
+    ]
+    assert found.get_unique_constraints("accounts") == []
+    with engine.begin() as con:
+        con.execute(sa.insert(accounts), [{"mail": "a", "called": "x"}, {"mail": "b", "called": "y"}])
+    with pytest.raises(sa.exc.IntegrityError), engine.begin() as con:
+        con.execute(sa.insert(accounts), [{"mail": "a", "called": "z"}])
+    made.drop_all(engine)
+    engine.dispose()
+
+
 def test_asyncpg(server: ServedPond) -> None:
     asyncpg = pytest.importorskip("asyncpg")
 

@@ -91,6 +91,7 @@ def schemas_of(objects: Mapping[str, SqlObject]) -> dict[str, str]:
     return {name.lower(): name for name in found}
 
 
+UNIQUE_INDEX = "unique_index"  # an option of the index that CREATE UNIQUE INDEX made: DROP INDEX drops it
 SEQUENCE_OF = "sequence_of"  # an option of the table that holds the last number of an identity column
 
 

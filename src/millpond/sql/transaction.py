@@ -207,6 +207,11 @@ class SqlTransaction:
         if not self._items:
             self.close()
 
+    def forget_reads(self) -> None:
+        """Forget what a definition has read: it is committed, and the rest does not depend on it."""
+        self._items.clear()
+        self.close()
+
 
 def _texts(change: SessionChange) -> list[str]:
     zoned = [ZONED] if "time_zone" in change.args else []

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from millpond.plan.objects import SEQUENCE_OF, SqlColumn, SqlObject
+from millpond.plan.objects import SEQUENCE_OF, UNIQUE_INDEX, SqlColumn, SqlObject
 from millpond.sql.binding.catalog import Catalog
 from millpond.sql.pg_catalog.pg_types import (
     BPCHAR,
@@ -125,7 +125,8 @@ def catalog_rows(
             known = {c.name for c in base.columns}
             unique = any(rule.name == index.name and rule.unique for rule in base.constraints)
             listed = [c for c in columns if c in known]
-            _index(made, base, index.name, listed, numbers, False, unique=unique, constrains=unique)
+            constrains = unique and UNIQUE_INDEX not in index.options
+            _index(made, base, index.name, listed, numbers, False, unique=unique, constrains=constrains)
     return made
 
 

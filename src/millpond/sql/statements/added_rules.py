@@ -15,7 +15,7 @@ from millpond.flow.builder import Builder
 from millpond.flow.names import check_name
 from millpond.flow.stream import Stream
 from millpond.plan.nodes import Plan
-from millpond.plan.objects import SqlConstraint, SqlObject
+from millpond.plan.objects import UNIQUE_INDEX, SqlConstraint, SqlObject
 from millpond.sql.binding.types import quoted
 from millpond.sql.statements.objects import without
 from millpond.sql.statements.owned_objects import with_names
@@ -33,6 +33,7 @@ class AddedRule:
 
     constraint: SqlConstraint | None = None
     required: str | None = None
+    as_index: bool = False  # CREATE UNIQUE INDEX
 
 
 def read_added_rule(session: SqlSession, words: Words, found: SqlObject) -> AddedRule | None:
@@ -58,6 +59,11 @@ def read_added_rule(session: SqlSession, words: Words, found: SqlObject) -> Adde
         return None
     rule = read_rule(words, called)
     words.end()
+    return AddedRule(_checked_rule(session, found, rule))
+
+
+def _checked_rule(session: SqlSession, found: SqlObject, rule: SqlConstraint) -> SqlConstraint:
+    """The rule with the table's names of its columns, and with a name that is free."""
     rule = replace(rule, unique=tuple(_column(found, name) for name in rule.unique))
     if rule.unique and found.append_only:
         raise InvalidError(
@@ -69,7 +75,19 @@ def read_added_rule(session: SqlSession, words: Words, found: SqlObject) -> Adde
     rule = _named(both, found, schema_of(found.name, session.catalog.schemas))
     if any(rule.name.lower() == other.name.lower() for other in found.constraints):
         raise InvalidError(f'constraint "{rule.name}" for relation "{found.name}" already exists')
-    return AddedRule(rule)
+    return rule
+
+
+def add_unique_index(session: SqlSession, found: SqlObject, name: str, columns: Sequence[str]) -> None:
+    """CREATE UNIQUE INDEX: the rule of a UNIQUE constraint, which DROP INDEX drops."""
+    if "connector" in found.options:
+        raise InvalidError(
+            f"table {found.name!r} is a copy of a table of another system: it takes the rows as they are",
+            hint="leave out UNIQUE",
+        )
+    session.catalog.free(name)
+    rule = _checked_rule(session, found, SqlConstraint(name, unique=tuple(columns)))
+    add_rule(session, found, AddedRule(rule, as_index=True))
 
 
 def _refuse_among(parts: Sequence[SqlFragment]) -> None:
@@ -97,22 +115,31 @@ def _named(both: Definition, found: SqlObject, schema: str | None) -> SqlConstra
 
 def add_rule(session: SqlSession, found: SqlObject, added: AddedRule) -> None:
     """Put a rule in force, then check the rows that are there."""
-    session.commit()
-    before = found
     if added.required is not None and _required(found, added.required):
         return
-    if added.constraint is not None and added.constraint.unique:
-        _add_unique(session, found, added.constraint)
-    else:
-        made = _with_rule(found, added)
-        session.edit(lambda plan: plan.with_object(made))
+    if found.step not in session.host.program()[0].nodes:  # it is not committed yet, and has no rows
+        _put_in_force(session, found, added)
+        return
+    session.commit()
+    before = found
+    _put_in_force(session, found, added)
     session.commit()
     broken = _broken(session, found, added)
+    if session.transaction is not None:
+        session.transaction.forget_reads()
     if broken is None:
         return
     session.edit(lambda plan: _restored(plan, before, added))
     session.commit()
     raise broken
+
+
+def _put_in_force(session: SqlSession, found: SqlObject, added: AddedRule) -> None:
+    if added.constraint is not None and added.constraint.unique:
+        _add_unique(session, found, added.constraint, added.as_index)
+    else:
+        made = _with_rule(found, added)
+        session.edit(lambda plan: plan.with_object(made))
 
 
 def _with_rule(found: SqlObject, added: AddedRule) -> SqlObject:
@@ -129,15 +156,24 @@ def _restored(plan: Plan, before: SqlObject, added: AddedRule) -> Plan:
     return plan
 
 
-def _add_unique(session: SqlSession, found: SqlObject, rule: SqlConstraint) -> None:
-    check_name("a constraint", rule.name)
+def _add_unique(session: SqlSession, found: SqlObject, rule: SqlConstraint, as_index: bool) -> None:
+    check_name("an index" if as_index else "a constraint", rule.name)
     session.catalog.free(rule.name)
     held = {c.name: c.stored_name for c in found.columns}
 
     def edit(builder: Builder) -> None:
         step = builder.plan.views[found.name].step
         view = Stream(builder, step).view(rule.name, key=[held[n] for n in rule.unique])
-        index = SqlObject("index", rule.name, found.columns, rule.unique, step=view.step, uses=(found.name,))
+        options = {UNIQUE_INDEX: True} if as_index else {}
+        index = SqlObject(
+            "index",
+            rule.name,
+            found.columns,
+            rule.unique,
+            step=view.step,
+            uses=(found.name,),
+            options=options,
+        )
         made = replace(found, constraints=(*found.constraints, rule))
         builder.plan = builder.plan.with_object(made).with_object(index)
 

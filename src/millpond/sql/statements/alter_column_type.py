@@ -116,7 +116,7 @@ def _check(plan: Plan, found: SqlObject, column: SqlColumn, wider: SqlColumn) ->
         raise InvalidError(f"{what}, it is computed", hint="drop it, and compute it in a view")
     if any(column.name in rule.unique for rule in found.constraints):
         raise InvalidError(
-            f"{what}, a UNIQUE constraint has it", hint="DROP CONSTRAINT first, and add it again"
+            f"{what}, a UNIQUE constraint or index has it", hint="drop it first, and add it again"
         )
     try:
         check_expressions([c for c in found.columns if c is not column])

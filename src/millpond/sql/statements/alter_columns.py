@@ -18,8 +18,9 @@ from millpond.errors import InvalidError
 from millpond.flow.names import check_columns
 from millpond.plan.added_columns import may_lack, with_column
 from millpond.plan.nodes import Plan
-from millpond.plan.objects import SqlColumn, SqlObject, dependants
+from millpond.plan.objects import UNIQUE_INDEX, SqlColumn, SqlConstraint, SqlObject, dependants
 from millpond.plan.sink_settings import columns_by_name
+from millpond.sql.binding.catalog import all_objects
 from millpond.sql.binding.types import quoted
 from millpond.sql.dml.deferred_change import with_current_time
 from millpond.sql.reads.scratch import returned, thread_scratch
@@ -184,9 +185,10 @@ def _check_droppable(plan: Plan, found: SqlObject, gone: SqlColumn, left: Sequen
         )
     rule = next((c for c in found.constraints if gone.name in c.unique or _reads(c.check, gone.name)), None)
     if rule is not None:
+        is_index = _is_index(plan, rule)
         raise InvalidError(
-            f"{what}, constraint {rule.name!r} reads it",
-            hint=f"ALTER TABLE {found.name} DROP CONSTRAINT {rule.name}",
+            f"{what}, {'unique index' if is_index else 'constraint'} {rule.name!r} reads it",
+            hint=f"{'DROP INDEX' if is_index else f'ALTER TABLE {found.name} DROP CONSTRAINT'} {rule.name}",
         )
     time = plan.shape(found.step or "").time
     if time == gone.stored_name:
@@ -255,17 +257,25 @@ def _drop_constraint(plan: Plan, name: str, rule: str, exists: bool) -> Plan:
     found = table_of(plan, name)
     schema, _, _ = name.rpartition(".")
     called = (rule.lower(), f"{schema}.{rule}".lower())  # in the schema of the table
-    gone = next((c for c in found.constraints if c.name.lower() in called), None)
+    named = [c for c in found.constraints if c.name.lower() in called]
+    gone = next((c for c in named if not _is_index(plan, c)), None)
     if gone is None:
         if exists:
             return plan
+        known = [c.name for c in found.constraints if not _is_index(plan, c)]
         raise InvalidError(
             f'constraint "{rule}" of relation "{name}" does not exist',
-            detail=f"constraints are {', '.join(c.name for c in found.constraints) or 'none'}",
+            detail=f"constraints are {', '.join(known) or 'none'}",
+            hint=f"DROP INDEX {named[0].name}" if named else None,
         )
     left = tuple(c for c in found.constraints if c is not gone)
     plan = plan.with_object(replace(found, constraints=left))
     return without(plan, [gone.name]) if gone.unique else plan
+
+
+def _is_index(plan: Plan, rule: SqlConstraint) -> bool:
+    """Did CREATE UNIQUE INDEX make a rule?"""
+    return bool(rule.unique) and UNIQUE_INDEX in all_objects(plan)[rule.name].options
 
 
 def _renamed_for_sinks(plan: Plan, table: str, old: str, new: str) -> Plan:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millpond.errors import InvalidError
-from millpond.plan.objects import SEQUENCE_OF, SqlObject, dependants, is_owned
+from millpond.plan.nodes import Plan
+from millpond.plan.objects import SEQUENCE_OF, UNIQUE_INDEX, SqlObject, dependants, is_owned
+from millpond.sql.binding.catalog import all_objects
 from millpond.sql.result import Result
 from millpond.sql.statements.objects import all_objects_with_uses, refuse_dependants, without
 from millpond.sql.text.parse import Words
@@ -40,7 +43,7 @@ def run_for(kind: str) -> Callable[[SqlSession, Words], Result]:
             if len(indexes) < len(more):
                 for one in found:
                     refuse_dependants(without(session.plan, indexes), one, "dropped")
-        session.edit(lambda plan: without(plan, [*leaving, *more]))
+        session.edit(lambda plan: without(_without_rules(plan, found), [*leaving, *more]))
         return Result.said(status)
 
     return called
@@ -48,6 +51,8 @@ def run_for(kind: str) -> Callable[[SqlSession, Words], Result]:
 
 def _refuse_owned(found: SqlObject, objects: Mapping[str, SqlObject], leaving: Sequence[str]) -> None:
     """Refuse to drop what a table needs for its constraints and identity columns."""
+    if UNIQUE_INDEX in found.options:
+        return
     owner = next((objects[n] for n in found.uses if n in objects and n not in leaving), None)
     if owner is None:
         return
@@ -58,6 +63,16 @@ def _refuse_owned(found: SqlObject, objects: Mapping[str, SqlObject], leaving: S
             f"cannot drop {found.kind} {found.name} because {what} on table {owner.name} requires it",
             hint=f"DROP TABLE {owner.name} drops it, too",
         )
+
+
+def _without_rules(plan: Plan, leaving: Sequence[SqlObject]) -> Plan:
+    """The rules of the unique indexes that leave; their tables stay."""
+    for index in leaving:
+        if UNIQUE_INDEX in index.options:
+            table = all_objects(plan)[index.uses[0]]
+            kept = tuple(rule for rule in table.constraints if rule.name != index.name)
+            plan = plan.with_object(replace(table, constraints=kept))
+    return plan
 
 
 def _name(words: Words, kind: str) -> str:

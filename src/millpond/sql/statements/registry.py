@@ -145,6 +145,8 @@ def _unknown(fragment: SqlFragment) -> Statement:
 def _create(fragment: SqlFragment) -> Statement:
     replace = fragment.has(1, "OR", "REPLACE")
     at = 3 if replace else 1
+    if fragment.has(1, "UNIQUE", "INDEX"):
+        return defining(3, create_index.run_unique)
     refuse_kind(fragment, at)
     if fragment.has(at, "SAVEPOINT"):
         return reading(at + 1, create_savepoint.run, alone=True)
