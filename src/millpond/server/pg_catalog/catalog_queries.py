@@ -16,7 +16,7 @@ from millpond.server.client_session import ClientSession
 from millpond.server.pgwire.describe import inferred, typed_null, with_params
 from millpond.server.pgwire.error_reports import PgError
 from millpond.server.pgwire.outcome import StatementShape, oids
-from millpond.server.pgwire.session_settings import DEFAULTS, SessionSettings
+from millpond.server.pgwire.session_settings import SessionSettings
 from millpond.sql.binding.types import quoted
 from millpond.sql.pg_catalog.catalog_database import CatalogDatabase, column_kind
 from millpond.sql.pg_catalog.catalog_rewrite import (
@@ -26,6 +26,7 @@ from millpond.sql.pg_catalog.catalog_rewrite import (
     used_params,
 )
 from millpond.sql.pg_catalog.catalog_rows import catalog_rows
+from millpond.sql.pg_catalog.server_settings import DEFAULTS
 from millpond.sql.pg_catalog.server_version import VERSION_TEXT
 from millpond.sql.session import SqlSession
 from millpond.sql.text.parameters import for_duckdb

@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from millpond.errors import InvalidError
 from millpond.server.client_session import ClientSession
 from millpond.server.pgwire.error_reports import PgError
-from millpond.sql.pg_catalog.server_version import SERVER_VERSION
+from millpond.sql.pg_catalog.server_settings import DEFAULTS, FIXED, QUIET, is_default
 from millpond.sql.text.schema_names import search_path
 from millpond.sql.text.time_zones import zone_named
-from millpond.version import __version__
 
 REPORTED = (
     "application_name",
@@ -31,74 +30,7 @@ REPORTED = (
     "standard_conforming_strings",
     "TimeZone",
 )
-DEFAULTS: dict[str, str] = {
-    "application_name": "",
-    "bytea_output": "hex",
-    "client_encoding": "UTF8",
-    "client_min_messages": "notice",
-    "DateStyle": "ISO, MDY",
-    "array_nulls": "on",
-    "block_size": "8192",
-    "check_function_bodies": "on",
-    "default_table_access_method": "heap",
-    "default_tablespace": "",
-    "default_text_search_config": "pg_catalog.simple",
-    "default_transaction_isolation": "serializable",
-    "default_transaction_read_only": "off",
-    "enable_seqscan": "on",
-    "escape_string_warning": "on",
-    "extra_float_digits": "1",
-    "idle_in_transaction_session_timeout": "0",
-    "idle_session_timeout": "0",
-    "in_hot_standby": "off",
-    "integer_datetimes": "on",
-    "IntervalStyle": "postgres",
-    "is_superuser": "on",
-    "jit": "off",
-    "lc_collate": "C",
-    "lc_ctype": "C",
-    "lc_messages": "C",
-    "lock_timeout": "0",
-    "max_connections": "1000",
-    "max_identifier_length": "63",
-    "max_index_keys": "32",
-    "max_prepared_transactions": "0",
-    "millpond_version": __version__,
-    "read_your_writes": "on",
-    "row_security": "on",
-    "quote_all_identifiers": "off",
-    "search_path": '"$user", public',
-    "server_encoding": "UTF8",
-    "server_version": SERVER_VERSION,
-    "server_version_num": "150008",
-    "session_authorization": "",
-    "ssl": "off",
-    "standard_conforming_strings": "on",
-    "temp_tablespaces": "",
-    "wal_level": "replica",
-    "work_mem": "4096",
-    "xmlbinary": "base64",
-    "xmloption": "content",
-    "statement_timeout": "0",
-    "synchronize_seqscans": "on",
-    "synchronous_commit": "on",
-    "TimeZone": "UTC",
-    "transaction_isolation": "serializable",
-    "transaction_read_only": "off",
-}
 _LOWER = {name.lower(): name for name in DEFAULTS}
-FIXED = ("block_size", "max_prepared_transactions", "ssl", "wal_level",
-         "in_hot_standby", "integer_datetimes", "is_superuser", "lc_collate", "lc_ctype", "max_connections",
-         "max_identifier_length", "max_index_keys", "millpond_version", "server_encoding", "server_version",
-         "server_version_num", "session_authorization")  # fmt: skip
-QUIET = ("application_name", "bytea_output", "client_min_messages", "enable_seqscan", "extra_float_digits",
-         "lc_messages", "row_security", "synchronize_seqscans", "synchronous_commit",
-         "default_transaction_isolation", "default_transaction_read_only", "transaction_isolation",
-         "transaction_read_only", "jit", "lock_timeout", "standard_conforming_strings",
-         "check_function_bodies", "default_table_access_method", "default_tablespace", "array_nulls",
-         "escape_string_warning", "quote_all_identifiers", "xmloption", "xmlbinary",
-         "default_text_search_config", "temp_tablespaces")  # fmt: skip
-_UTF8 = ("utf8", "utf-8", "unicode")
 
 
 class SessionSettings:
@@ -169,7 +101,7 @@ class SessionSettings:
                 self._client.read_your_writes = _is_on(name, value)
                 return "on" if self._client.read_your_writes else "off"
             case "client_encoding":
-                if value.strip("'\"").lower().replace("_", "") not in _UTF8:
+                if not is_default(name, value):
                     raise PgError("22023", f"the encoding {value!r} is not supported", hint="use UTF8")
                 return "UTF8"
             case "TimeZone":
@@ -182,17 +114,17 @@ class SessionSettings:
                 self._client.search_path = search_path(value.split(","))
                 return value
             case "DateStyle":
-                if not value.upper().startswith("ISO"):
+                if not is_default(name, value):
                     self.notices.append(f"dates are shown in ISO style; DateStyle {value!r} has no effect")
                 return DEFAULTS["DateStyle"]
             case "IntervalStyle":
-                if value.lower() != "postgres":
+                if not is_default(name, value):
                     self.notices.append(f"IntervalStyle {value!r} has no effect")
                 return "postgres"
             case _ if name.startswith("select_"):
                 self._client.limits[name] = whole(name, value)
                 return value
-            case _ if name in QUIET:
+            case _ if name in QUIET or is_default(name, value):
                 return value
         self.notices.append(f"the setting {name} has no effect here")
         return value

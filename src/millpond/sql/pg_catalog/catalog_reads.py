@@ -14,7 +14,8 @@ from millpond.sql.binding.types import UTC, quoted
 from millpond.sql.pg_catalog.catalog_database import SCHEMAS, CatalogDatabase, relations
 from millpond.sql.pg_catalog.catalog_rewrite import parse_query, rewritten, used_params
 from millpond.sql.pg_catalog.catalog_rows import catalog_rows
-from millpond.sql.pg_catalog.server_version import SERVER_VERSION, VERSION_TEXT
+from millpond.sql.pg_catalog.server_settings import DEFAULTS
+from millpond.sql.pg_catalog.server_version import VERSION_TEXT
 from millpond.sql.result import Result
 from millpond.sql.text.named_places import NamedPlaces
 from millpond.sql.text.parameters import Params, for_duckdb
@@ -97,13 +98,7 @@ def _rows(session: SqlSession, name: str) -> Any:
 
 
 def _settings(session: SqlSession) -> dict[str, str]:
-    return {
-        "search_path": session.variables.shown_path,
-        "server_version": SERVER_VERSION,
-        "server_version_num": "150008",
-        "server_encoding": "UTF8",
-        "TimeZone": session.time_zone,
-    }
+    return {**DEFAULTS, "search_path": session.variables.shown_path, "TimeZone": session.time_zone}
 
 
 def _of_session(session: SqlSession, name: str, given: list[Any]) -> Any:

@@ -10,6 +10,9 @@ These are the search path, the time zone, whether changes wait for the views, an
     SHOW { search_path | TimeZone | TIME ZONE | implicit_flush | spark.sql.ansi.enabled | ALL }
     RESET { search_path | … | ALL }
 
+Settings of PostgreSQL that its scripts and clients set (`SET client_encoding`, `DateStyle`, …) are accepted:
+without a word if they ask for what Millpond does anyway, otherwise with a warning.  SHOW gives their values.
+
 The time zone says what a time without a zone means, and how one with a zone is shown.
 A materialized view keeps that of the session which creates it.
 
@@ -24,6 +27,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from millpond.sql.binding.types import UTC
+from millpond.sql.pg_catalog.server_settings import DEFAULTS, FIXED, QUIET, setting_named
+from millpond.sql.pg_catalog.server_settings import is_default as is_as_here
 from millpond.sql.result import Result
 from millpond.sql.text.parse import SqlFragment, Words, closest_name
 from millpond.sql.text.schema_names import PUBLIC, search_path
@@ -66,10 +71,13 @@ class SessionVariables:
 def run_set(session: SqlSession, words: Words) -> Result:
     local = words.take("LOCAL")
     _ = local or words.take("SESSION")
+    if words.take("CHARACTERISTICS", "AS", "TRANSACTION") or words.take("TRANSACTION"):
+        return Result.said("SET")  # every transaction is serializable
+    foreign = _setting_of_postgres(words)
     if words.take("TIME", "ZONE"):
         name = "timezone"
     else:
-        name = _name(words)
+        name = words.name("name of the setting") if foreign else _name(words)
         if not (words.take("TO") or words.take("=")):
             words.fail("= or TO should stand here")
     at = words.at
@@ -80,6 +88,8 @@ def run_set(session: SqlSession, words: Words) -> Result:
     if len(texts) != len(values):
         words.fail("names or texts should stand here, with commas between them")
     is_default = len(values) == 1 and values[0].word(0) == "DEFAULT"
+    if foreign is not None:
+        return _accepted(words, foreign, None if is_default else ", ".join(texts))
     if name == "timezone":
         if len(texts) > 1:
             words.at = at
@@ -106,9 +116,28 @@ def run_set(session: SqlSession, words: Words) -> Result:
     return result
 
 
+def _accepted(words: Words, name: str, value: str | None) -> Result:
+    """The answer to SET of a setting of PostgreSQL, which changes nothing here."""
+    result = Result.said("SET")
+    if value is None or is_as_here(name, value):
+        return result
+    if name in FIXED:
+        words.fail(f'parameter "{name}" cannot be changed')
+    if name == "statement_timeout":
+        result.warnings.append(
+            "statement_timeout has no effect here: pond.sql(…, select_ms_max=) limits a query"
+        )
+    elif name not in QUIET:
+        result.warnings.append(f"the setting {name} has no effect here: it is {DEFAULTS[name]!r}")
+    return result
+
+
 def run_reset(session: SqlSession, words: Words) -> Result:
     if words.take("ALL"):
         names = list(NAMES)
+    elif _setting_of_postgres(words) is not None:
+        words.name("name of the setting")
+        names = []
     else:
         names = ["timezone"] if words.take("TIME", "ZONE") else [_name(words)]
     words.end()
@@ -130,6 +159,11 @@ def run_show(session: SqlSession, words: Words) -> Result:
         columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
         titles = ["name", "setting", "description"]
         return Result.of_rows(titles, ["VARCHAR"] * 3, pa.table(columns, names=titles))
+    foreign = _setting_of_postgres(words)
+    if foreign is not None:
+        words.name("name of the setting")
+        words.end()
+        return Result.of_rows([foreign], ["VARCHAR"], pa.table({foreign: pa.array([DEFAULTS[foreign]])}))
     name = "timezone" if words.take("TIME", "ZONE") else _name(words)
     words.end()
     table = pa.table({_title(name): pa.array([session.variables.shown(name)], pa.string())})
@@ -142,6 +176,7 @@ def is_shown(fragment: SqlFragment) -> bool:
         fragment.word(1) == "ALL"
         or fragment.has(1, "SPARK", ".")
         or fragment.word(1).lower() in (*NAMES, *_ALSO)
+        or setting_named(fragment.word(1)) is not None
         or fragment.has(1, "TIME", "ZONE")
     )
 
@@ -162,6 +197,12 @@ def _name(words: Words) -> str:
             near or f"a session has {', '.join(NAMES)}; other settings are given to millpond.open(…)",
         )
     return name.lower()
+
+
+def _setting_of_postgres(words: Words) -> str | None:
+    """The setting of PostgreSQL that is named next, unless a session has it itself."""
+    name = words.fragment.word(words.at)
+    return None if name.lower() in NAMES else setting_named(name)
 
 
 def _of_spark(words: Words) -> str:
