@@ -88,6 +88,24 @@ def test_changes_are_read_back(connection: Any) -> None:
     assert rows(connection, "SELECT total FROM totals WHERE who = 'cy'") == []
 
 
+def test_changes_of_one_command_are_one_transaction(connection: Any) -> None:
+    with connection.cursor() as cursor:
+        with pytest.raises(errors.ProgrammingError, match="not-null"):
+            cursor.execute("INSERT INTO orders (id, who) VALUES (20, 'dee'); UPDATE orders SET who = NULL")
+        with pytest.raises(errors.ProgrammingError, match="not-null"):
+            cursor.executemany("INSERT INTO orders (id, who) VALUES ($1, $2)", [(21, "dee"), (22, None)])
+        assert rows(connection, "SELECT * FROM orders WHERE id >= 20") == []
+        (before,) = rows(connection, "SELECT max(epoch) FROM millpond.epochs")
+        cursor.executemany(
+            "INSERT INTO orders (id, who) VALUES ($1, $2)", [(n, "dee") for n in range(20, 120)]
+        )
+        assert cursor.rowcount == 100
+        cursor.execute("DELETE FROM orders WHERE id = 20; DELETE FROM orders WHERE id > 20")
+        (after,) = rows(connection, "SELECT max(epoch) FROM millpond.epochs")
+        assert after[0] - before[0] <= 4
+    assert rows(connection, "SELECT * FROM orders WHERE id >= 20") == []
+
+
 def test_bulk_ingestion(connection: Any) -> None:
     table = pa.table({"k": pa.array(range(1000), pa.int64()), "v": [f"v{n}" for n in range(1000)]})
     with connection.cursor() as cursor:

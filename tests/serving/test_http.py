@@ -53,6 +53,26 @@ def sql(client: httpx.Client, text: str, **more: object) -> dict[str, object]:
     return found
 
 
+def test_changes_of_one_request_are_one_transaction(client: httpx.Client) -> None:
+    failing = (
+        "INSERT INTO orders VALUES (90, 'dee'); INSERT INTO orders VALUES (91, NULL)",
+        "INSERT INTO orders VALUES (90, 'dee'); UPDATE orders SET n = 1 / 0 WHERE id = 90",
+        "INSERT INTO orders VALUES (90, 'dee'); INSERT INTO nosuch VALUES (1)",
+    )
+    for text in failing:
+        error(client.post("/v1/sql", json={"sql": text}), 400)
+        assert sql(client, "SELECT * FROM orders WHERE id >= 90")["rows"] == [], text
+    text = "INSERT INTO orders VALUES (90, 'dee'); SELECT 1; INSERT INTO orders VALUES (91, NULL)"
+    error(client.post("/v1/sql", json={"sql": text}), 400)
+    assert sql(client, "SELECT id FROM orders WHERE id >= 90")["rows"] == [{"id": 90}], (
+        "a query divides a text"
+    )
+    several = "; ".join(f"INSERT INTO orders VALUES ({n}, $1)" for n in range(92, 95))
+    before = sql(client, "DELETE FROM orders WHERE id = 90")["epoch"]
+    made = sql(client, f"{several}; DELETE FROM orders WHERE id > 90 AND who = $1", params=["eve"])
+    assert made["status"] == "DELETE 3" and isinstance(before, int) and made["epoch"] == before + 1
+
+
 def error(answer: httpx.Response, status: int) -> dict[str, object]:
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/json"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from millpond.cancellation import Cancellation, cancelled_by
 from millpond.errors import InvalidError
 from millpond.server.authentication import ServedUser
+from millpond.server.change_groups import Asked, leading_changes
 from millpond.server.metrics.activity import outcome_of, verb_of
 from millpond.server.point_reads import PlannedRead, PointRow
 from millpond.sql.binding.types import UTC
@@ -169,41 +170,69 @@ class ClientSession:
     ) -> Result:
         """Run a text in this thread; the result of its last statement, with the warnings of all."""
         within = contextlib.nullcontext() if cancellation is None else cancelled_by(cancellation)
+        fragments = _fragments(text, dialect)
         with within, self._session(on_notice) as session:
-            results = [self._one(session, f, params, limits) for f in _fragments(text, dialect)]
+            results = self._all(session, [(fragment, params) for fragment in fragments], limits)
         last = results[-1] if results else Result.said("")
         last.warnings = [warning for result in results for warning in result.warnings]
         return last
 
-    def execute_together(self, changes: Sequence[tuple[SqlFragment, Params]]) -> list[Result]:
+    def execute_batch(self, text: str, batch: Sequence[Params]) -> list[Result]:
+        """Run a text once for each of some parameters, in this thread; the results of its last statement."""
+        fragments = _fragments(text, "postgres")
+        if not fragments:
+            return [Result.said("") for _ in batch]
+        with self._session(None) as session:
+            results = self._all(session, [(one, params) for params in batch for one in fragments], None)
+        return results[len(fragments) - 1 :: len(fragments)]
+
+    def execute_together(self, changes: Sequence[Asked]) -> list[Result]:
         """Run changes of rows that follow each other, in this thread: all in one epoch, or none."""
+        with self._session(None) as session:
+            return self._together(session, changes, None)
+
+    def _all(
+        self, session: SqlSession, asked: Sequence[Asked], limits: Mapping[str, Any] | None
+    ) -> list[Result]:
+        """Run statements in their order; changes that follow each other are executed together."""
+        results: list[Result] = []
+        while len(results) < len(asked):
+            changes = () if session.in_transaction else leading_changes(asked, len(results))
+            if changes:
+                results += self._together(session, changes, limits)
+            else:
+                results.append(self._one(session, *asked[len(results)], limits))
+        return results
+
+    def _together(
+        self, session: SqlSession, changes: Sequence[Asked], limits: Mapping[str, Any] | None
+    ) -> list[Result]:
         failed: Exception | None = None
         started = time.perf_counter()
-        with self._session(None) as session:
-            found = [(session.resolved(written, self.search_path), params) for written, params in changes]
-            before = session.host.last_written
-            try:
-                for fragment, _ in found:
-                    self.pool.authorizer.check(self.user, fragment, session)
-                self._user_limits = self.pool.authorizer.limits(self.user)
-                wanted = self.read_limits(self.limits) or None
-                self.pool.pipeline.ensure()
-                with session.together():
-                    results = [session.run(f.sql, params, f.dialect, wanted) for f, params in found]
-                for result in results:
-                    _ = result.rowcount  # waits until the change is executed
-                return results
-            except Exception as error:
-                failed = error
-                raise
-            finally:
-                if session.host.last_written != before:
-                    self._written = session.host.last_written
-                seconds = (time.perf_counter() - started) / len(found)
-                for fragment, _ in found:
-                    verb = verb_of(fragment.sql)
-                    self.pool.audit.ran(self.who, verb, fragment.sql, failed, seconds)
-                    self.pool.activity.ran(self.protocol, verb, outcome_of(failed), seconds)
+        found = [(session.resolved(written, self.search_path), params) for written, params in changes]
+        before = session.host.last_written
+        try:
+            for fragment, _ in found:
+                self.pool.authorizer.check(self.user, fragment, session)
+            self._user_limits = self.pool.authorizer.limits(self.user)
+            wanted = self.read_limits({**self.limits, **(limits or {})}) or None
+            self.pool.pipeline.ensure()
+            with session.together():
+                results = [session.run(f.sql, params, f.dialect, wanted) for f, params in found]
+            for result in results:
+                _ = result.rowcount  # waits until the change is executed
+            return results
+        except Exception as error:
+            failed = error
+            raise
+        finally:
+            if session.host.last_written != before:
+                self._written = session.host.last_written
+            seconds = (time.perf_counter() - started) / len(found)
+            for fragment, _ in found:
+                verb = verb_of(fragment.sql)
+                self.pool.audit.ran(self.who, verb, fragment.sql, failed, seconds)
+                self.pool.activity.ran(self.protocol, verb, outcome_of(failed), seconds)
 
     # -- reads of one key ---------------------------------------------------------------
 

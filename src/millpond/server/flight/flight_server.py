@@ -194,9 +194,9 @@ def _address(peer: str) -> str:
 
 
 def _run_all(client: ClientSession, prepared: PreparedText) -> list[Result]:
-    """Run a statement once for each row of parameters; then other calls of the client see what it changed."""
+    """Run a text once for each row of parameters; then other calls of the client see what it changed."""
     with one_request(client):
-        results = [client.execute(prepared.text, values) for values in prepared.runs()]
+        results = client.execute_batch(prepared.text, list(prepared.runs()))
     with client.pool.lent() as session:
         client.wait_for_writes(session)
     return results

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.errors import MillpondError
+from millpond.server.change_groups import joins
 from millpond.server.client_session import fragments_of
 from millpond.server.pgwire import messages as m
 from millpond.server.pgwire.copy_in import receive_copy
@@ -22,7 +23,7 @@ from millpond.server.pgwire.copy_out import send_copy
 from millpond.server.pgwire.data_rows import RowEncoder
 from millpond.server.pgwire.describe import QUERIES
 from millpond.server.pgwire.error_reports import PgError, error_response, notice
-from millpond.server.pgwire.joined_changes import JoinedChanges, joins, rolls_back
+from millpond.server.pgwire.joined_changes import JoinedChanges, rolls_back
 from millpond.server.pgwire.outcome import (
     Outcome,
     PgPortal,

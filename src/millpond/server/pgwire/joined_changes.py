@@ -9,18 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from millpond.server.change_groups import TOGETHER_MAX
 from millpond.server.pgwire.messages import command_complete
 from millpond.sql.text.parse import SqlFragment
 
-VERBS = ("INSERT", "UPDATE", "DELETE", "MERGE")
-TOGETHER_MAX = 5000  # statements; more are sent in groups of that size
-
 Change = tuple[SqlFragment, Sequence[Any]]
-
-
-def joins(fragment: SqlFragment | None) -> bool:
-    """Is this a change that gives no rows?"""
-    return fragment is not None and fragment.word(0) in VERBS and fragment.find("RETURNING") is None
 
 
 def rolls_back(fragment: SqlFragment | None) -> bool:
