@@ -24,6 +24,7 @@ tz + i
 tz - i
 i + tz
 tz + interval '1 day'
+tz - interval '-1 month 36 hours'
 tz + interval '1 month 1 day 1 hour'
 tz - interval '1 month 1 day 1 hour'
 tz - interval '36 hours'

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, NoReturn
 
+from millpond.sql.binding.types import UTC
 from millpond.sql.bound.clock import reads_clock
 from millpond.sql.bound.expressions import (
     BoundCase,
@@ -113,6 +114,27 @@ def name_time_zone(relation: BoundRelation, zone: str) -> BoundRelation:
         return node
 
     return rebuilt(relation, lambda node: _walked(node, named, inside=False))
+
+
+def add_months_first(relation: BoundRelation) -> BoundRelation:
+    """In UTC: add the months of an interval to an instant before its days and hours.
+
+    DuckDB does so for times without a zone only.
+    """
+
+    def ordered(node: BoundExpression) -> BoundExpression:
+        if not isinstance(node, BoundFunction) or node.name not in ("+", "-") or node.type != _INSTANT:
+            return node
+        at, by = sorted(node.arguments, key=lambda one: one.type == "INTERVAL")
+        if by.type != "INTERVAL" or reads_clock(at):
+            return node
+        span = by.value if isinstance(by, Constant) else None
+        if isinstance(span, MonthsDaysMicros) and not (span.months and (span.days or span.micros)):
+            return node
+        moved = _call(node.name, [_at(at, UTC, _NAIVE), by], _NAIVE)
+        return replace(_at(moved, UTC, _INSTANT), alias=node.alias, at=node.at)
+
+    return rebuilt(relation, lambda node: _walked(node, ordered, inside=False))
 
 
 def fix_time_zone(relation: BoundRelation, zone: str) -> BoundRelation:

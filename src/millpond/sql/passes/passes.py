@@ -17,7 +17,7 @@ from millpond.sql.passes.compute_lateral_rows import compute_lateral_rows
 from millpond.sql.passes.decide_marks import decide_marks
 from millpond.sql.passes.drop_orders import drop_orders
 from millpond.sql.passes.factor_conditions import factor_conditions
-from millpond.sql.passes.fix_time_zone import fix_time_zone, name_time_zone
+from millpond.sql.passes.fix_time_zone import add_months_first, fix_time_zone, name_time_zone
 from millpond.sql.passes.lift_list_aggregates import lift_list_aggregates
 from millpond.sql.passes.normalize_intervals import normalize_intervals
 from millpond.sql.passes.order_joins import order_joins
@@ -38,7 +38,7 @@ def passes(value: Value, zone: str = UTC) -> tuple[Pass, ...]:
         recognize_as_of_now,
         partial(name_time_zone, zone=zone),
         settle_types,
-        *(() if zone == UTC else (partial(fix_time_zone, zone=zone),)),
+        add_months_first if zone == UTC else partial(fix_time_zone, zone=zone),
         lift_list_aggregates,
         type_aggregates,
         normalize_intervals,

@@ -33,10 +33,19 @@ from millpond.sql.reads.limits import BATCH_ROWS, ReadLimits, limited, out_of_me
 from millpond.sql.text.column_definitions import PROCTIME
 
 INSTANT = "TIMESTAMP WITH TIME ZONE"
-# In a time zone other than UTC, + and - are macros where a statement may move instants.  They bind slowly.
+# + and - are macros where a statement may move instants in a time zone other than UTC, or by months together
+# with days or hours: DuckDB's own do not always begin with the months.  They bind slowly.
 ZONED = "__pg.plus_in_zone() __pg.minus_in_zone()"
+IN_UTC = "__pg.plus_in_utc() __pg.minus_in_utc()"
 ZONED_SIGN = re.compile(r"[+-]")
 ABOUT_TIME = re.compile(r"time|date|day|now|interval|age\b|trunc|bin\b", re.IGNORECASE)
+ABOUT_INSTANTS = re.compile(
+    r"timestamptz|time\s+zone|now|current_timestamp|proctime|to_timestamp", re.IGNORECASE
+)
+_INTERVAL = re.compile(r"interval|'\s*@?\s*[-+]?\d", re.IGNORECASE)
+_OF_MONTHS = re.compile(r"mon|quarter|qtr|y(ea)?rs?\b|\dy|\by\b|dec|cent|\dc|\bc\b|mil|\bp\d", re.IGNORECASE)
+_OF_LESS = re.compile(r"day|week|hour|min|sec|\d\s*[dhwms]\b|usec|\d:\d|p.*[dt]", re.IGNORECASE)
+_MIXED = re.compile(r"\bage\b|justify_|make_interval|[$?]", re.IGNORECASE)
 PLACE = "__place"  # the number of a row in the table that a statement changes
 
 
@@ -96,8 +105,10 @@ class Scratch:
         self._named = 0
         self._lazy: list[LazyRows] = []
         self._zone = UTC
-        self._zoned = False  # do + and - of instants heed the zone?
+        self._signs: str = ""  # the macros that + and - are, if they are some
+        self._signs_of_views: str = ""  # those that views of this statement call
         self._has_instants = False  # does a relation of this statement have times with a zone?
+        self._has_intervals = False  # and intervals?
 
     def in_zone(self, zone: str) -> Scratch:
         """Let times without a zone be in this one, until another is set."""
@@ -110,24 +121,32 @@ class Scratch:
     def _prepare(self, sql: str) -> None:
         """Create what a statement calls."""
         self._set_clock(sql)
-        wanted = self._zone != UTC and ZONED_SIGN.search(sql) is not None
-        wanted = wanted and (self._has_instants or ABOUT_TIME.search(sql) is not None)
-        equip(self._con, self._equipment, f"{sql} {ZONED}" if wanted else sql)
-        if wanted and not self._zoned:
-            for sign, name in (("+", "plus_in_zone"), ("-", "minus_in_zone")):
+        wanted = self._wanted_signs(sql)
+        equip(self._con, self._equipment, f"{sql} {wanted}" if wanted else sql)
+        if wanted != self._signs:
+            where = "utc" if wanted == IN_UTC else "zone"
+            for sign, name in (("+", f"plus_in_{where}"), ("-", f"minus_in_{where}")):
                 own = f'(a) as system.main."{sign}"(a)'
-                self._con.execute(f'create or replace macro "{sign}"(a, b) as __pg.{name}(a, b), {own}')
-        if self._zoned and not wanted:
-            for sign in ("+", "-"):
-                self._con.execute(f'drop macro if exists "{sign}"')
-        self._zoned = wanted
+                made = f'create or replace macro "{sign}"(a, b) as __pg.{name}(a, b), {own}'
+                self._con.execute(made if wanted else f'drop macro if exists "{sign}"')
+        self._signs = wanted
+
+    def _wanted_signs(self, sql: str) -> str:
+        if self._signs_of_views or ZONED_SIGN.search(sql) is None:
+            return self._signs_of_views
+        if self._zone != UTC:
+            return ZONED if self._has_instants or ABOUT_TIME.search(sql) is not None else ""
+        if not self._has_instants and ABOUT_INSTANTS.search(sql) is None:
+            return ""
+        return IN_UTC if self._has_intervals or may_mix_units(sql) else ""
 
     @contextmanager
     def for_statement(self, now_us: int | None = None) -> Iterator[Scratch]:
         """Use the database for one statement with the time `now_us`; then drop what was registered."""
         with self._lock:
             self._now_us, self._clock_set = now_us, False
-            self._has_instants = False
+            self._has_instants = self._has_intervals = False
+            self._signs_of_views = ""
             self._equipment.refresh()
             try:
                 yield self
@@ -221,15 +240,15 @@ class Scratch:
 
         The functions that `texts` call are created before: a transaction writes to one database only.
         """
-        for text in (*texts, ZONED if self._zone != UTC else ""):
+        for text in (*texts, ZONED if self._zone != UTC else IN_UTC):
             equip(self._con, self._equipment, text)
         self._con.execute("begin")
-        before = self._zoned
+        before = self._signs
         try:
             yield
         except BaseException:
             self._con.execute("rollback")
-            self._zoned = before
+            self._signs = before
             raise
         self._con.execute("commit")
 
@@ -272,6 +291,7 @@ class Scratch:
 
     def _note_instants(self, found: SqlObject) -> None:
         self._has_instants = self._has_instants or any(INSTANT in c.type for c in found.columns)
+        self._has_intervals = self._has_intervals or any("INTERVAL" in c.type for c in found.columns)
 
     def view(self, name: str, sql: str) -> None:
         self._set_clock(sql)
@@ -282,6 +302,10 @@ class Scratch:
                     hint="SET TimeZone = 'UTC'",
                 )
             self._has_instants = self._has_instants or ABOUT_TIME.search(sql) is not None
+        else:
+            self._has_instants = self._has_instants or ABOUT_INSTANTS.search(sql) is not None
+            self._has_intervals = self._has_intervals or may_mix_units(sql)
+        self._signs_of_views = self._wanted_signs(sql)
         self.run(f"create view {quoted(name)} as {sql}")
         self._made.append(("view", name))
 
@@ -417,6 +441,13 @@ def _defined(column: SqlColumn, defaults: bool) -> str:
     if defaults and column.default is not None:
         text += f" DEFAULT ({column.default})"
     return text
+
+
+def may_mix_units(sql: str) -> bool:
+    """May an interval of a text have months, and days or hours as well?"""
+    if _MIXED.search(sql) is not None:
+        return True
+    return all(words.search(sql) is not None for words in (_INTERVAL, _OF_MONTHS, _OF_LESS))
 
 
 def returned(columns: Sequence[SqlColumn]) -> str:
