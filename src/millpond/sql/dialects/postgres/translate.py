@@ -19,6 +19,7 @@ from millpond.sql.dialects.postgres.concatenation import concatenated
 from millpond.sql.dialects.postgres.group_constants import cast_group_constants
 from millpond.sql.dialects.postgres.row_comparisons import rewritten_comparison
 from millpond.sql.dialects.postgres.set_functions import nested_in_select, read_as_values
+from millpond.sql.dialects.postgres.siblings import refuse_siblings
 from millpond.sql.dialects.postgres.unknown_literals import typed_literals
 from millpond.sql.dialects.typed_arguments import hoist_arguments
 
@@ -32,6 +33,7 @@ def translated(sql: str) -> str:
         return translated_change(sql, translated, translated_expression)
     found = list(nodes(tree))
     text = sql.encode()
+    refuse_siblings(tree, text)
     named = [name_columns(node, text) for node in found if node.get("type") == "SELECT_NODE"]
     changes = [nested_in_select(node, text) for node in found if node.get("type") == "SELECT_NODE"]
     if any(changes):
