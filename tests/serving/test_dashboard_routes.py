@@ -84,7 +84,7 @@ def test_another_site_cannot_act(client: httpx.Client) -> None:
     form = client.post(
         "/dashboard/actions/rescale", content='{"parallelism": 3}', headers={"Content-Type": "text/plain"}
     )
-    assert form.status_code == 400
+    assert form.status_code == 415
     other = client.post(
         "/dashboard/actions/rescale", json={"parallelism": 3}, headers={"Origin": "http://evil.example"}
     )

@@ -94,7 +94,13 @@ def test_sql_with_parameters_in_every_format(client: httpx.Client) -> None:
     assert [json.loads(line)["id"] for line in lines] == [1, 2]
     arrow = client.post("/v1/sql", json=asked, headers={"Accept": "application/vnd.apache.arrow.stream"})
     assert pa.ipc.open_stream(arrow.content).read_all().column("who").to_pylist() == ["ann", "bob"]
-    assert error(client.post("/v1/sql", json=asked, headers={"Accept": "image/png"}), 400)["hint"]
+    image = {"Accept": "image/png, text/csv;q=0"}
+    assert error(client.post("/v1/sql", json=asked, headers=image), 406)["hint"]
+    refused = error(client.post("/v1/sql", json={"sql": "DELETE FROM orders"}, headers=image), 406)
+    assert refused["detail"] == "Accept is 'image/png, text/csv;q=0'"
+    assert sql(client, "SELECT count(*) AS n FROM orders WHERE id < 4")["rows"] == [{"n": 3}]
+    error(client.get("/v1/views/totals", headers=image), 406)
+    error(client.get("/v1/views/totals/ann", headers=image), 406)
 
 
 def test_sql_at_an_epoch_and_own_writes(client: httpx.Client) -> None:
@@ -236,7 +242,9 @@ def test_rows_that_do_not_fit_write_nothing(client: httpx.Client) -> None:
     )
     error(client.post("/v1/tables/orders", json=[{"id": 902}]), 400)  # who is NOT NULL
     error(client.post("/v1/tables/orders", content=b"id\n1,2\n", headers={"Content-Type": "text/csv"}), 400)
-    error(client.post("/v1/tables/orders", content=b"x", headers={"Content-Type": "text/plain"}), 400)
+    plain = error(client.post("/v1/tables/orders", content=b"x", headers={"Content-Type": "text/plain"}), 415)
+    assert plain["detail"] == "Content-Type is 'text/plain'" and "text/csv" in str(plain["hint"])
+    error(client.post("/v1/tables/orders", content=b"[]"), 415)
     error(client.post("/v1/tables/totals", json=[{"who": "x"}]), 404)
     error(client.post("/v1/tables/nope", json=[{"who": "x"}]), 404)
     assert sql(client, "SELECT count(*) AS n FROM orders")["rows"] == before
@@ -287,7 +295,7 @@ def test_another_site_cannot_use_the_browser(client: httpx.Client) -> None:
     body = {"json": {"sql": "SELECT 1"}}
     error(client.post("/v1/sql", **body, headers={"Origin": "http://evil.example"}), 403)  # type: ignore[arg-type]
     error(client.post("/v1/sql", **body, headers={"Host": "evil.example"}), 403)  # type: ignore[arg-type]
-    error(client.post("/v1/sql", content=b'{"sql": "SELECT 1"}', headers={"Content-Type": "text/plain"}), 400)
+    error(client.post("/v1/sql", content=b'{"sql": "SELECT 1"}', headers={"Content-Type": "text/plain"}), 415)
 
 
 def test_curl(server: ServedPond) -> None:

@@ -23,6 +23,12 @@ def test_path_parameters_are_described() -> None:
         assert all(p.required for p in endpoint.parameters if p.place == "path")
 
 
+def test_endpoints_that_choose_a_format_say_what_they_refuse() -> None:
+    for endpoint in ENDPOINTS:
+        assert (406 in endpoint.errors) == (len(endpoint.answer_types) > 1), endpoint.path
+        assert (415 in endpoint.errors) == (endpoint.body is not None), endpoint.path
+
+
 def test_every_status_of_an_error_is_described_somewhere() -> None:
     listed = {status for endpoint in ENDPOINTS for status in endpoint.errors}
     assert {status for _, status in STATUS} <= listed

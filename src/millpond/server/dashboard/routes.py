@@ -9,12 +9,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from millpond.errors import InvalidError
 from millpond.server.dashboard.dashboard_actions import act
 from millpond.server.dashboard.dashboard_assets import PAGE, asset_response
 from millpond.server.dashboard.pond_info import pond_info
 from millpond.server.epoch_watch import EpochWatch
-from millpond.server.http.caller import body_of, client_of, content_type, parsed_json
+from millpond.server.http.caller import body_of, client_of, parsed_json, require_json
 from millpond.server.serving import Serving
 
 EVENT_S_MIN = 0.2  # between two events: a page needs no more
@@ -50,8 +49,7 @@ async def info(request: Request) -> Response:
 
 async def action(request: Request) -> Response:
     client = await client_of(request)
-    if content_type(request) != "application/json":  # a page of another site can send other types unasked
-        raise InvalidError("the body must be JSON", detail=f"Content-Type is {content_type(request)!r}")
+    require_json(request)
     fields = parsed_json(await body_of(request))
     name = request.path_params["name"]
     return JSONResponse({"done": await client.in_thread(lambda: act(client, name, fields))})

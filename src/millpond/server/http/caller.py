@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
@@ -15,7 +15,8 @@ from starlette.requests import ClientDisconnect, Request
 from millpond.errors import InvalidError, UnavailableError
 from millpond.server.authentication import LoginError
 from millpond.server.client_session import ClientSession
-from millpond.server.http.http_errors import TooLargeError
+from millpond.server.http.http_errors import TooLargeError, UnsupportedMediaTypeError
+from millpond.server.http.response_formats import JSON
 from millpond.server.http_credentials import named_in, user_of
 from millpond.server.serving import Serving
 
@@ -99,6 +100,20 @@ def too_large(limit: int) -> TooLargeError:
 def content_type(request: Request) -> str:
     """The media type of the body, without its parameters."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def require_json(request: Request) -> None:
+    """Refuse any other body: a page of another site can send other types without asking."""
+    if content_type(request) != JSON:
+        raise unsupported(content_type(request), (JSON,))
+
+
+def unsupported(media: str, known: Sequence[str]) -> UnsupportedMediaTypeError:
+    return UnsupportedMediaTypeError(
+        "the body has no format that is read here",
+        detail=f"Content-Type is {media[:100]!r}" if media else "there is no Content-Type",
+        hint=f"send Content-Type: {' or '.join(known)}",
+    )
 
 
 def parsed_json(raw: bytes) -> Any:

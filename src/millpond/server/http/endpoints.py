@@ -68,7 +68,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "Run SQL statements; the answer is the result of the last one.",
         body="SqlRequest",
         answer_types=MEDIA_TYPES,
-        errors=(400, 401, 403, 409, 413, 500, 503),
+        errors=(400, 401, 403, 406, 409, 413, 415, 500, 503),
     ),
     Endpoint(
         "GET", "/v1/views", list_views, "List tables and views with their columns and keys.", answer="Views"
@@ -99,7 +99,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             EndpointParameter("offset", "query", "integer", "Rows before the page."),
         ),
         answer_types=MEDIA_TYPES,
-        errors=(400, 401, 403, 404, 500, 503),
+        errors=(400, 401, 403, 404, 406, 500, 503),
     ),
     Endpoint(
         "GET",
@@ -112,7 +112,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             EPOCH,
         ),
         answer_types=MEDIA_TYPES,
-        errors=(400, 401, 403, 404, 500, 503),
+        errors=(400, 401, 403, 404, 406, 500, 503),
     ),
     Endpoint(
         "POST",
@@ -129,7 +129,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         body="TableRows",
         body_types=(JSON, NDJSON, CSV, ARROW),
         answer="Inserted",
-        errors=(400, 401, 403, 404, 409, 413, 429, 500, 503),
+        errors=(400, 401, 403, 404, 409, 413, 415, 429, 500, 503),
     ),
     Endpoint("GET", "/health", health, "Does the process answer?", answer="Health", errors=(), is_open=True),
     Endpoint("GET", "/ready", ready, "Can the pond be read?", answer="Ready", errors=(503,), is_open=True),

@@ -31,6 +31,14 @@ class TooLargeError(InvalidError):
     """The body of a request is larger than the server allows."""
 
 
+class NotAcceptableError(InvalidError):
+    """The answer exists in none of the formats that the client accepts."""
+
+
+class UnsupportedMediaTypeError(InvalidError):
+    """The body has a format that the endpoint does not read."""
+
+
 class BackpressureError(UnavailableError):
     """The pond takes no more rows now: retry after the time that it says."""
 
@@ -45,8 +53,10 @@ STATUS: tuple[tuple[type[MillpondError], int], ...] = (  # the first that fits
     (LoginError, 401),
     (NotAllowedError, 403),
     (NotFoundError, 404),
+    (NotAcceptableError, 406),
     (GoneError, 410),
     (TooLargeError, 413),
+    (UnsupportedMediaTypeError, 415),
     (BackpressureError, 429),
     (TooManyConnectionsError, 429),
     (InvalidError, 400),

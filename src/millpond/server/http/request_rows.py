@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.errors import InvalidError, nearest
-from millpond.server.http.caller import parsed_json
-from millpond.server.http.response_formats import ARROW, CSV, JSON, NDJSON
+from millpond.server.http.caller import parsed_json, unsupported
+from millpond.server.http.response_formats import ARROW, CSV, JSON, MEDIA_TYPES, NDJSON
 from millpond.sources.json_values import parse_values
 from millpond.sources.text_format import CsvLines, JsonLines, parse_lines
 
@@ -31,7 +31,7 @@ def rows_in(raw: bytes, media: str, schema: pa.Schema, table: str) -> pa.Table:
     >>> rows_in(b"n,k\\n1,a\\n", "text/csv", schema, "t").to_pylist()
     [{'n': 1, 'k': 'a'}]
     """
-    kind = _NAMES.get(media, media)
+    kind = rows_format(media)
     if kind == JSON:
         return _objects(_listed(parsed_json(raw)), schema, table)
     if kind == NDJSON:
@@ -39,11 +39,19 @@ def rows_in(raw: bytes, media: str, schema: pa.Schema, table: str) -> pa.Table:
         return _objects([parsed_json(line) for line in lines], schema, table)
     if kind == CSV:
         return _csv(raw, schema, table)
-    if kind == ARROW:
-        return _arrow(raw)
-    raise InvalidError(
-        f"rows cannot be read from {media[:50]!r}", hint=f"send {', '.join((JSON, NDJSON, CSV, ARROW))}"
-    )
+    return _arrow(raw)
+
+
+def rows_format(media: str) -> str:
+    """The format of a body, by its media type.
+
+    >>> rows_format("application/jsonl")
+    'application/x-ndjson'
+    """
+    kind = _NAMES.get(media, media)
+    if kind not in MEDIA_TYPES:
+        raise unsupported(media, MEDIA_TYPES)
+    return kind
 
 
 def _listed(value: Any) -> list[Any]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from starlette.responses import Response, StreamingResponse
 
 from millpond.column_names import distinct_names
-from millpond.errors import InvalidError
+from millpond.server.http.http_errors import NotAcceptableError
 from millpond.sinks.json_encoding import column_texts
 from millpond.sinks.json_rows import json_text
 from millpond.sql.result import Result, converter, rows_of
@@ -56,8 +56,10 @@ def accepted(header: str | None) -> str:
         if known is not None and weight > 0:
             offers.append((-weight, place, known))
     if not offers:
-        raise InvalidError(
-            "no such format", detail=f"Accept is {header[:100]!r}", hint=", ".join(MEDIA_TYPES)
+        raise NotAcceptableError(
+            "the answer is in none of the formats of Accept",
+            detail=f"Accept is {header[:100]!r}",
+            hint=f"accept {', '.join(MEDIA_TYPES)} or */*",
         )
     return min(offers)[2]
 

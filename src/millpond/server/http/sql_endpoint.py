@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from millpond.errors import InvalidError, nearest
 from millpond.server.client_session import ClientSession
-from millpond.server.http.caller import answered, body_of, client_of, content_type, parsed_json
-from millpond.server.http.response_formats import JSON, accepted, response_of
+from millpond.server.http.caller import answered, body_of, client_of, parsed_json, require_json
+from millpond.server.http.response_formats import accepted, response_of
 from millpond.server.request_transactions import one_request
 from millpond.sql.result import Result
 from millpond.sql.text.parse import statements
@@ -28,12 +28,7 @@ LIMITS = {
 async def run_sql(request: Request) -> Response:
     client = await client_of(request)
     media = accepted(request.headers.get("accept"))
-    if content_type(request) != JSON:  # a page of another site can send other types without asking
-        raise InvalidError(
-            "the body must be JSON",
-            detail=f"Content-Type is {content_type(request)!r}",
-            hint=f'send Content-Type: {JSON} and {{"sql": "SELECT …"}}',
-        )
+    require_json(request)
     asked = parsed_json(await body_of(request))
     result: Result = await answered(request, client, lambda: _run(client, asked))
     return response_of(result, media)

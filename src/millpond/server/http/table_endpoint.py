@@ -19,7 +19,7 @@ from millpond.plan.objects import SqlObject
 from millpond.server.client_session import ClientSession
 from millpond.server.http.caller import body_of, client_of, content_type
 from millpond.server.http.http_errors import BackpressureError, NotFoundError
-from millpond.server.http.request_rows import rows_in
+from millpond.server.http.request_rows import rows_format, rows_in
 from millpond.server.http.response_formats import JSON
 from millpond.sinks.json_rows import json_text
 from millpond.sql.binding.types import quoted
@@ -58,10 +58,10 @@ async def insert_rows(request: Request) -> Response:
     wait = request.query_params.get("wait", "false")
     if wait not in ("true", "false"):
         raise InvalidError("wait is true or false", detail=f"got {wait[:50]!r}")
+    media = rows_format(content_type(request))
     gauge: InboxGauge = request.app.state.inbox_gauge
     await asyncio.shield(client.in_thread(lambda: _admit(client, name, gauge)))  # before the body is read
     raw = await body_of(request)
-    media = content_type(request)
     answer = await client.in_thread(lambda: _insert(client, name, raw, media, key, gauge, wait == "true"))
     return Response(json_text(answer) + "\n", 200, media_type=JSON)
 
