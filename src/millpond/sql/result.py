@@ -366,9 +366,22 @@ def converter(kind: str) -> Convert | None:
         return _interval
     if base == "BIT":
         return _bits
+    if base == "TIME WITH TIME ZONE":
+        return _clock_time
     if base.startswith("TIMESTAMP WITH TIME ZONE") or base == "TIMESTAMPTZ":
         return _instant
     return None
+
+
+def _clock_time(text: str) -> datetime.time:
+    """A time of day with its offset; Python has none at 24:00.
+
+    >>> _clock_time("10:00:00.5+03:30").isoformat()
+    '10:00:00.500000+03:30'
+    """
+    if text.startswith("24"):
+        raise OverflowError(text)
+    return datetime.time.fromisoformat(text)
 
 
 def _instant(at: datetime.datetime) -> datetime.datetime:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.kernels.postgres.time_fields import read_timetz
 from millpond.server.pgwire.column_bytes import (
     big_endian,
     data_of,
@@ -58,7 +59,9 @@ def _values(values: pa.Array, kind: str, shown: ColumnType) -> pa.Array:
         case pg.TIME:
             return big_endian(_numbers(_as_us(values)), ">i8")
         case pg.TIMETZ:
-            return joined([big_endian(_numbers(_as_us(values)), ">i8"), fixed(np.zeros(len(values), ">i4"))])
+            times = [(0, 0) if v is None else read_timetz(v) for v in values.to_pylist()]
+            us, east = np.array(times, np.int64).reshape(-1, 2).T
+            return joined([big_endian(us, ">i8"), big_endian(-east, ">i4")])
         case pg.BYTEA:
             return pc.cast(values, _PLAIN)
         case pg.UUID:

@@ -212,7 +212,11 @@ def _from_binary(data: bytes, kind: pg.PgType) -> Any:
             return temporal.binary_date(data)
         case pg.TIME | pg.TIMETZ:
             us = int.from_bytes(data[:8], "big", signed=True)
-            return (_ZERO + datetime.timedelta(microseconds=us)).time()
+            found = (_ZERO + datetime.timedelta(microseconds=us)).time()
+            if kind == pg.TIME:
+                return found
+            west = datetime.timedelta(seconds=int.from_bytes(data[8:], "big", signed=True))
+            return found.replace(tzinfo=datetime.timezone(-west))
         case pg.TIMESTAMP | pg.TIMESTAMPTZ:
             return temporal.binary_timestamp(data, kind.sql)
         case pg.INTERVAL:

@@ -83,8 +83,6 @@ def _text(values: pa.Array, kind: str, shown: ColumnType) -> pa.Array:
             return _numeric(values, kind)
         case pg.TIMESTAMP | pg.TIME:
             return _without_zeros(_micros(values))
-        case pg.TIMETZ:
-            return pc.binary_join_element_wise(_without_zeros(_micros(values)), "+00", "")
         case pg.TIMESTAMPTZ if values.type.tz != "UTC":
             local, offsets = local_times(pc.cast(values, pa.timestamp("us", values.type.tz), safe=False))
             return pc.binary_join_element_wise(_without_zeros(pc.cast(local, pa.string())), offsets, "")

@@ -33,6 +33,7 @@ from millpond.sql.reads.limits import BATCH_ROWS, ReadLimits, limited, out_of_me
 from millpond.sql.text.column_definitions import PROCTIME
 
 INSTANT = "TIMESTAMP WITH TIME ZONE"
+CLOCK_TIME = "TIME WITH TIME ZONE"
 # + and - are macros where a statement may move instants in a time zone other than UTC, or by months together
 # with days or hours: DuckDB's own do not always begin with the months.  They bind slowly.
 ZONED = "__pg.plus_in_zone() __pg.minus_in_zone()"
@@ -212,11 +213,16 @@ class Scratch:
             if limits is None:
                 found = self._con.sql(sql, params=params or None)
                 names = [(n, str(t)) for n, t in zip(found.columns, found.types, strict=True)]
+                if (kept := with_offsets(sql, names)) is not None:
+                    found = self._con.sql(kept, params=params or None)
                 return names, found.to_arrow_table()
             # The same as a relation's to_arrow_reader.  A relation would also parse and bind the text to know
             # its columns, which takes a fifth of the time of a point lookup.
             result = self._con._submit(sql, params or None, "stream", BATCH_ROWS)
             names = [(column[0], str(column[1])) for column in result.description]
+            if (kept := with_offsets(sql, names)) is not None:
+                result.close()
+                result = self._con._submit(kept, params or None, "stream", BATCH_ROWS)
             return names, taken(result.arrow_reader(), limits)
 
         try:
@@ -441,6 +447,19 @@ def _defined(column: SqlColumn, defaults: bool) -> str:
     if defaults and column.default is not None:
         text += f" DEFAULT ({column.default})"
     return text
+
+
+def with_offsets(sql: str, columns: Sequence[tuple[str, str]]) -> str | None:
+    """The query with times of day with a zone as texts, since Arrow's have no offset; None without any."""
+    if not any(CLOCK_TIME in kind for _, kind in columns):
+        return None
+    listed = (
+        f"CAST(#{n} AS {kind.replace(CLOCK_TIME, 'VARCHAR')}) AS {quoted(name)}"
+        if CLOCK_TIME in kind
+        else f"#{n} AS {quoted(name)}"
+        for n, (name, kind) in enumerate(columns, 1)
+    )
+    return f"SELECT {', '.join(listed)} FROM (\n{sql}\n)"
 
 
 def may_mix_units(sql: str) -> bool:

@@ -147,7 +147,8 @@ def literal_of(value: Any) -> str:
         case datetime.date():
             return f"CAST('{value.isoformat()}' AS DATE)"
         case datetime.time():
-            return f"CAST('{value.isoformat()}' AS TIME)"
+            kind = "TIME" if value.tzinfo is None else "TIME WITH TIME ZONE"
+            return f"CAST('{value.isoformat()}' AS {kind})"
         case datetime.timedelta():
             us = (value.days * 86_400 + value.seconds) * 1_000_000 + value.microseconds
             return f"to_microseconds({us})"
