@@ -16,6 +16,7 @@ import re
 
 from millpond.errors import InvalidError
 from millpond.sql.dialects.postgres.call_syntax import SUSPECT, call_edit
+from millpond.sql.refusal import pointing
 
 # Quoted text, names, comments and parameters, numbers, words, operators, and single signs.
 _TOKEN = re.compile(
@@ -39,6 +40,12 @@ _SUSPECT = re.compile(
     + SUSPECT,
     re.IGNORECASE,
 )
+_SKIPPED = r"(?:\s|--[^\n]*|/\*(?:[^*]|\*(?!/))*\*/)*"
+_AFTER_ITEMS = (
+    *("from", "where", "group", "having", "window", "order", "limit", "offset", "fetch", "for", "into"),
+    *("union", "except", "intersect", "on", ")", "]", ";", ""),
+)
+_EMPTY_ITEM = re.compile(rf",{_SKIPPED}(?:(?:{'|'.join(_AFTER_ITEMS[:-4])})\b|[)\];]|\Z)", re.IGNORECASE)
 _OPENING, _CLOSING = "([{", ")]}"
 # Words that can follow an operand and belong to it.
 _INSIDE = frozenset(
@@ -178,6 +185,8 @@ def rewritten_syntax(sql: str) -> str:
     >>> rewritten_syntax("select a - 1 from t")
     'select a - 1 from t'
     """
+    if _EMPTY_ITEM.search(sql) is not None:
+        _refuse_empty_items(sql)
     if _SUSPECT.search(sql) is None:
         return sql
     tokens = _tokens(sql)
@@ -195,6 +204,21 @@ def rewritten_syntax(sql: str) -> str:
         start, end, text = _chain(tokens, place, sql)
         sql = sql[:start] + text + sql[end:]
         tokens = _tokens(sql)
+
+
+def _refuse_empty_items(sql: str) -> None:
+    """Refuse a comma behind the last item of a list, which DuckDB ignores."""
+    tokens = _tokens(sql)
+    for n, token in enumerate(tokens):
+        after = tokens[n + 1] if n + 1 < len(tokens) else None
+        if token.kind == "sign" and token.text == ",":
+            if after is None:
+                at = (len(sql.encode()), 0)
+                raise pointing("syntax error at end of input", sql, at, "an item is missing after the comma")
+            if after.kind in ("sign", "word") and after.text.lower() in _AFTER_ITEMS:
+                at = (len(sql[: after.start].encode()), len(after.text.encode()))
+                message = f'syntax error at or near "{after.text}"'
+                raise pointing(message, sql, at, "an item is missing after the comma")
 
 
 def _tokens(sql: str) -> list[_Token]:

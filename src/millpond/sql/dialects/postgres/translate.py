@@ -7,6 +7,8 @@ without a name has PostgreSQL's.
 
 from __future__ import annotations
 
+import re
+
 from millpond.sql.dialects.library import is_public
 from millpond.sql.dialects.merged_columns import order_merged_columns
 from millpond.sql.dialects.parse_tree import Tree, nodes, parsed, printed
@@ -19,9 +21,11 @@ from millpond.sql.dialects.postgres.concatenation import concatenated
 from millpond.sql.dialects.postgres.group_constants import cast_group_constants
 from millpond.sql.dialects.postgres.row_comparisons import rewritten_comparison
 from millpond.sql.dialects.postgres.set_functions import nested_in_select, read_as_values
+from millpond.sql.dialects.postgres.set_operation_literals import type_set_operation
 from millpond.sql.dialects.postgres.siblings import refuse_siblings
 from millpond.sql.dialects.postgres.unknown_literals import typed_literals
 from millpond.sql.dialects.typed_arguments import hoist_arguments
+from millpond.sql.refusal import pointing
 
 CATALOG = "__pg"
 
@@ -36,6 +40,7 @@ def translated(sql: str) -> str:
     refuse_siblings(tree, text)
     named = [name_columns(node, text) for node in found if node.get("type") == "SELECT_NODE"]
     changes = [nested_in_select(node, text) for node in found if node.get("type") == "SELECT_NODE"]
+    changes += [type_set_operation(node, text) for node in found if node.get("type") == "SET_OPERATION_NODE"]
     if any(changes):
         found = list(nodes(tree))
     changes += [typed_literals(node) for node in found]
@@ -66,6 +71,8 @@ def translated_expression(sql: str) -> str:
 
 def _rewritten(node: Tree, sql: bytes) -> bool:
     """Change one node in place; was there something to change?"""
+    if node.get("function_name") in ("count", "count_star"):
+        _refuse_empty_count(node, sql)
     if called_as_type(node):
         return rewritten_call(node, sql) or rewrite_cast(node, sql) or True
     if rewritten_call(node, sql) or concatenated(node) or rewritten_comparison(node):
@@ -86,6 +93,17 @@ def _rewritten(node: Tree, sql: bytes) -> bool:
         node["null_order"] = "NULLS_LAST" if last else "NULLS_FIRST"
         return not last  # DuckDB's default, too
     return False
+
+
+_EMPTY_COUNT = re.compile(rb"count\s*\((?:\s|--[^\n]*|/\*.*?\*/)*\)", re.IGNORECASE | re.DOTALL)
+
+
+def _refuse_empty_count(node: Tree, sql: bytes) -> None:
+    """DuckDB reads count() as count(*)."""
+    at = (node["query_location"], node["query_location_length"])
+    if at[0] < len(sql) and _EMPTY_COUNT.match(sql, at[0]) is not None:
+        message = "count(*) must be used to call a parameterless aggregate function"
+        raise pointing(message, sql.decode(), at)
 
 
 def _called_there(node: Tree) -> bool:

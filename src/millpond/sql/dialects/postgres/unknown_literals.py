@@ -63,12 +63,12 @@ def typed_literals(node: Tree) -> bool:
         if is_jsonb(left) or may_be_key(left, right):
             return False
     places = list(_operands(node, name))
-    beside = next((one for one, _ in places if not _is_text(one) and not _is_null(one)), None)
+    beside = next((one for one, _ in places if not is_text(one) and not is_null(one)), None)
     if beside is None or any(n.get("class") in ("SUBQUERY", "WINDOW") for n in nodes(beside)):
         return False
     changed = False
     for one, put in places:
-        if not _is_text(one):
+        if not is_text(one):
             continue
         text = str(one["literal"]["text"])
         made = None
@@ -84,6 +84,16 @@ def typed_literals(node: Tree) -> bool:
             put({**made, "alias": one["alias"]})
             changed = True
     return changed
+
+
+def literal_beside(one: Tree, beside: Tree) -> Tree:
+    """A literal in quotes with the type of an expression beside it, whatever that is."""
+    text = str(one["literal"]["text"])
+    if _ARRAY.fullmatch(text):
+        return called("array_beside", one, beside)
+    if _DOCUMENT.match(text):
+        return called("json_beside", one, beside)
+    return called("number_beside", one, *_number(text), beside)
 
 
 def is_jsonb(node: Tree) -> bool:
@@ -110,7 +120,7 @@ def is_array(node: Tree) -> bool:
 
 def may_be_key(left: Tree, right: Tree) -> bool:
     """May `left - right` be a jsonb without a key: a column, and no number and no time?"""
-    if left.get("class") != "COLUMN_REF" or not _is_text(right):
+    if left.get("class") != "COLUMN_REF" or not is_text(right):
         return False
     return _TIME_OR_NUMBER.match(str(right["literal"]["text"])) is None
 
@@ -144,11 +154,11 @@ def _listed(children: list[Tree]) -> Iterator[Place]:
         yield child, lambda fresh, place=place: children.__setitem__(place, fresh)  # type: ignore[misc]
 
 
-def _is_text(node: Tree) -> bool:
+def is_text(node: Tree) -> bool:
     return node.get("class") == "CONSTANT" and (node.get("literal") or {}).get("kind") == "STRING"
 
 
-def _is_null(node: Tree) -> bool:
+def is_null(node: Tree) -> bool:
     return node.get("class") == "CONSTANT" and (node.get("literal") or {}).get("kind") == "NULL_LITERAL"
 
 
