@@ -95,6 +95,53 @@ def test_what_was_meant_is_suggested(pond: Pond, sql: str, meant: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("sql", "message", "mark"),
+    [
+        ("SELECT * FROM nope", 'relation "nope" does not exist', "nope"),
+        ("SELECT (SELECT 1 FROM nope)", 'relation "nope" does not exist', "nope"),
+        ('SELECT * FROM t JOIN "No Pe" ON true', 'relation "No Pe" does not exist', '"No Pe"'),
+        ("SELECT * FROM s.nope", 'relation "s.nope" does not exist', None),
+        ("CREATE VIEW x AS SELECT * FROM nope", 'relation "nope" does not exist', "nope"),
+        ("INSERT INTO nope VALUES (1)", 'relation "nope" does not exist', "nope"),
+        ("INSERT INTO t SELECT * FROM nope", 'relation "nope" does not exist', "nope"),
+        ("UPDATE nope SET a = 1", 'relation "nope" does not exist', "nope"),
+        ("DELETE FROM nope", 'relation "nope" does not exist', "nope"),
+        ("TRUNCATE nope", 'relation "nope" does not exist', "nope"),
+        ("CREATE INDEX ON nope (a)", 'relation "nope" does not exist', "nope"),
+        ("ALTER TABLE nope DROP COLUMN a", 'relation "nope" does not exist', "nope"),
+        ("DROP TABLE nope", 'table "nope" does not exist', "nope"),
+        ("DROP VIEW nope", 'view "nope" does not exist', "nope"),
+        ("DROP MATERIALIZED VIEW nope", 'materialized view "nope" does not exist', "nope"),
+        ("DROP INDEX nope", 'index "nope" does not exist', "nope"),
+        ("DROP SINK nope", "no sink named 'nope'", "nope"),
+    ],
+)
+def test_what_is_missing_is_told_as_postgresql_says_it(
+    pond: Pond, sql: str, message: str, mark: str | None
+) -> None:
+    error = told(pond, sql)
+    assert error.message == message, error
+    assert error.detail is not None
+    shown, carets = error.detail.splitlines()[-2:]
+    if mark is not None:
+        assert shown[carets.index("^") : len(carets)] == mark, error
+
+
+def test_other_dialects_have_words_of_their_own(pond: Pond) -> None:
+    with pytest.raises(InvalidError, match="table with name nope does not exist"):
+        pond.sql("SELECT * FROM nope", dialect="duckdb")
+
+
+@pytest.mark.parametrize("text", ["(" * 5000 + "1" + ")" * 5000, "+".join(["a"] * 5000)])
+def test_an_expression_that_is_too_deep_names_what_the_user_can_do(pond: Pond, text: str) -> None:
+    error = told(pond, f"SELECT {text} AS x FROM t")
+    assert error.message == "the expression has more than 1000 levels", error.message
+    assert error.hint == "compute a part of it in a subquery: SELECT … FROM (SELECT … AS part FROM …)"
+    error = told(pond, "SELECT " + "(SELECT " * 600 + "1" + ")" * 600)
+    assert error.message == "the statement is nested too deeply" and error.hint, error
+
+
+@pytest.mark.parametrize(
     ("sql", "reason"),
     [
         ("SELECT id + ts FROM t", "argument types '+(INTEGER, TIMESTAMP)'"),

@@ -225,8 +225,13 @@ class SqlSession:
         try:
             return self._run_one(fragment, params) if block is None else self._run_in(block, fragment, params)
         except InvalidError as error:
-            in_user_words(error, fragment.said or fragment.sql, self.catalog.objects)
+            in_user_words(error, fragment.said or fragment.sql, self.catalog.objects, fragment.dialect)
             raise
+        except RecursionError:
+            raise InvalidError(
+                "the statement is nested too deeply",
+                hint="name a part of it: WITH part AS (SELECT …), or a view",
+            ) from None
 
     def _run_in(self, block: SqlTransaction, fragment: SqlFragment, params: Params) -> Result:
         """Run a statement of a transaction; after one that fails, only its end can follow."""

@@ -39,7 +39,8 @@ KINDS: tuple[tuple[type[MillpondError], str], ...] = (
 PATTERNS: tuple[tuple[str, str], ...] = (
     (r"syntax error|no statement begins with|should stand here|is never closed|this is not SQL", "42601"),
     (r"values were supplied|same number of result columns|without selection list", "42601"),
-    (r"type with name .* does not exist|^no type named|^SHOW what", "42704"),
+    (r"type with name .* does not exist|^no type named|^SHOW what|^index \".*\" does not exist", "42704"),
+    (r"^the expression has more than \d+ levels|nested too deeply", "54001"),
     (r"specified more than once", "42712"),
     (r"referenced table .* not found", "42P01"),
     (r"more than one row returned by a subquery", "21000"),
@@ -53,7 +54,8 @@ PATTERNS: tuple[tuple[str, str], ...] = (
     (r"invalid input syntax for type (date|time|timestamp|interval)", "22007"),
     (r"there is no value for parameter|prepared statement", "42P02"),
     (
-        r"^no \S.* named|table with name|there is no table or view|does not exist.*table|no such table",
+        r"^(relation|table|(materialized )?view) \".*\" does not exist|^no \S.* named|table with name|"
+        r"there is no table or view|does not exist.*table|no such table",
         "42P01",
     ),
     (
@@ -90,6 +92,8 @@ def sqlstate(error: BaseException) -> str:
 
     >>> sqlstate(InvalidError("no table or view named 'x'")), sqlstate(ConflictError("lost"))
     ('42P01', '40001')
+    >>> sqlstate(InvalidError('index "x" does not exist')), sqlstate(InvalidError("it is nested too deeply"))
+    ('42704', '54001')
     """
     if isinstance(error, PgError):
         return error.state

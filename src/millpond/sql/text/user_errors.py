@@ -23,6 +23,7 @@ _NAME = re.compile(r"\"([^\"]+)\"|'([^']+)'")
 _OURS = re.compile(r"^__|^_[a-z]\b|millpond\.|^pg_|^duckdb_|^sqlite_|^pragma_|^information_schema")
 _NO_HINT = re.compile(r"\bSET \w+\s*=|^\* ")
 _DUCKDB = (  # DuckDB's wording -> ours
+    (r"max expression depth limit of (\d+) exceeded\..*", r"the expression has more than \1 levels"),
     (r"main_memory\.main\.", ""),
     (
         r"ambiguous reference to table \"([^\"]+)\" \(duplicate alias .*",
@@ -44,13 +45,26 @@ _DUCKDB = (  # DuckDB's wording -> ours
 )
 
 
-def in_user_words(error: InvalidError, said: str, names: Iterable[str]) -> None:
+_MISSING = re.compile(r'table with name "?(.+?)"? does not exist(?: because schema .*)?', re.IGNORECASE)
+_NOT_NAMED = re.compile(r"no ((?:table or )?(?:materialized )?(?:table|view|index)) named '(.+)'")
+_DROPPED = re.compile(r"\s*DROP\b", re.IGNORECASE)
+_HINTS = (  # by what our wording says
+    (
+        r"^the expression has more than \d+ levels",
+        "compute a part of it in a subquery: SELECT … FROM (SELECT … AS part FROM …)",
+    ),
+)
+
+
+def in_user_words(error: InvalidError, said: str, names: Iterable[str], dialect: str = "duckdb") -> None:
     """Change an error to refer to the statement as written; `names` are those of the catalog."""
     error.step = None
     for theirs, ours in _DUCKDB:
         error.message = re.sub(theirs, ours, error.message)
-    error.args = (error.message,)
     error.hint = _hint(error, list(names))
+    if dialect == "postgres":
+        error.message = _as_postgresql_says(error.message, said)
+    error.args = (error.message,)
     if error.place is None:
         if "^" not in (error.detail or "") and (at := _guessed(error.message, said)) is not None:
             shown = "in the statement\n" + picture(said, at)
@@ -142,6 +156,9 @@ _PLAIN_WORDS = frozenset(
 def _hint(error: InvalidError, names: list[str]) -> str | None:
     """Remove internal names from the hint; for a missing table, suggest a similar name."""
     hint = error.hint
+    for pattern, ours in _HINTS:
+        if re.search(pattern, error.message):
+            return ours
     if hint is None or _NO_HINT.search(hint) or "configuration parameter" in error.message:
         return None
     shown = _NAME.findall(hint)
@@ -151,5 +168,21 @@ def _hint(error: InvalidError, names: list[str]) -> str | None:
     kept = [one or two for one, two in shown if not _OURS.search(one or two)]
     if kept:
         return f"{hint.partition(':')[0]}: {', '.join(kept)}"
-    missing = re.search(r"table with name (\S+) does not exist", error.message, re.IGNORECASE)
+    missing = _MISSING.search(error.message)
     return closest_name(missing[1], names) if missing else None
+
+
+def _as_postgresql_says(message: str, said: str) -> str:
+    """What is missing, in the words that PostgreSQL's clients look for.
+
+    >>> _as_postgresql_says("no table or view named 'x'", "DELETE FROM x")
+    'relation "x" does not exist'
+    >>> _as_postgresql_says("no index named 'x'", "DROP INDEX x")
+    'index "x" does not exist'
+    """
+    if (missing := _MISSING.fullmatch(message)) is not None:
+        return f'relation "{missing[1]}" does not exist'
+    if (missing := _NOT_NAMED.fullmatch(message)) is not None:
+        what = missing[1] if _DROPPED.match(said) else "relation"
+        return f'{what} "{missing[2]}" does not exist'
+    return message
