@@ -120,6 +120,7 @@ NEVER = {
         "time_formats:FormatPart",
     ),
     *("time_from_text:_ReadFields", "type_names:TypeName"),
+    *("time_input:ReadTime", "time_input:Token", "time_input:_Fields"),
     *("delta_log:TableFile", "delta_log:Version", "lake_positions:LakePosition"),
     *(
         "accumulated:Accumulated",

@@ -11,12 +11,11 @@ from decimal import Decimal
 
 from millpond.errors import InvalidError
 from millpond.sql.dialects.parse_tree import Tree
+from millpond.sql.dialects.postgres.time_casts import read_literal, reader_of
 from millpond.sql.dialects.postgres.tree_parts import become, expression
 
 CATALOG = "__pg"
 _PRECISE = re.compile(rb"timestamp\s*\(\s*(\d)\s*\)", re.IGNORECASE)
-_DATES = ("date", "timestamp", "timestamptz", "timestamp with time zone")
-_MONTH_FIRST = re.compile(r"\s*(\d{1,2})([-/.])(\d{1,2})\2(\d{4}|\d{2})(?![\d-])")
 _WHOLE = re.compile(r"\s*[+-]?\d+\s*")
 _DECIMAL = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*")
 DIGITS = 38
@@ -31,6 +30,19 @@ CALLED_TYPES = frozenset(
     [
         *("int2", "int4", "int8", "float4", "float8", "bool", "text", "varchar", "bpchar", "name", "bytea"),
         *("timestamptz", "timetz", "json", "jsonb", "uuid"),
+    ]
+)
+_GIVE_TIMES = frozenset(
+    [
+        *("now", "proctime", "current_timestamp", "transaction_timestamp", "timezone", "date_trunc"),
+        *(
+            "to_timestamp",
+            "make_date",
+            "make_timestamp",
+            "make_timestamptz",
+            "generate_series",
+            "time_bucket",
+        ),
     ]
 )
 _INTEGERS = ("int2", "int4", "int8")
@@ -91,13 +103,16 @@ def rewrite_cast(node: Tree, sql: bytes) -> bool:
     name = str(path[-1]).lower()
     literal = child.get("literal") or {}
     to, sized = _TO.get(name), kind["children"]
-    if name in _DATES and literal.get("kind") == "STRING":
-        return _date_in_order(literal)
+    reader = reader_of(name)
+    if reader is not None:
+        return _time(node, name, reader)
     if name in ("blob", "bytea") and child.get("class") != "CONSTANT":
         _call(node, "bytea_of", [child])
         return True
     if name.startswith("timestamp_") and (digits := _PRECISE.match(sql, int(kind["query_location"]))):
-        _call(node, "timestamp_of", [child, _integer(int(digits[1]))])
+        if literal.get("kind") == "STRING":
+            read_literal(node, "timestamp")
+        _call(node, "timestamp_of", [node["child"], _integer(int(digits[1]))])
         return True
     if name == "name" and not sized:  # the type of names in the catalog: a text of at most 63 bytes
         _call(node, "name", [child])
@@ -191,19 +206,24 @@ _NOWHERE: Tree = {
 }
 
 
-def _date_in_order(literal: Tree) -> bool:
-    """Write month, day and year of a literal in DuckDB's order; a year of two digits is the nearest one."""
-    found = _MONTH_FIRST.match(str(literal["text"]))
-    if found is None:
+def _time(node: Tree, name: str, reader: str) -> bool:
+    """Read a text as a date or time; what surely is no text keeps its plain cast."""
+    child = node["child"]
+    kind = (child.get("literal") or {}).get("kind")
+    if kind == "STRING":
+        return read_literal(node, name)
+    if kind is not None or child.get("class") == "PARAMETER" or _is_arithmetic(child):
         return False
-    month, day, year = int(found[1]), int(found[3]), int(found[4])
-    if not (1 <= month <= 12 and 1 <= day <= 31):
-        text = str(literal["text"])
-        raise InvalidError(f'date/time field value out of range: "{text}"', hint="write it as 2024-12-31")
-    if len(found[4]) == 2:
-        year += 2000 if year < 70 else 1900
-    literal["text"] = f"{year:04d}-{month:02d}-{day:02d}{str(literal['text'])[found.end() :]}"
+    if child.get("class") == "CAST" and not _casts_to_text(child):
+        return False
+    if child.get("class") == "FUNCTION" and child["function_name"].lower() in _GIVE_TIMES:
+        return False
+    _call(node, reader, [child])
     return True
+
+
+def _casts_to_text(node: Tree) -> bool:
+    return str(node["type_expr"].get("type_name", "")).lower() in ("varchar", "text", "bpchar", "char")
 
 
 def _integer(value: int) -> Tree:

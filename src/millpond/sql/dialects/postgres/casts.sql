@@ -53,8 +53,8 @@ create macro __pg.fitted(x, n) as case when length(__pg.text_of(x)) <= n then __
 create macro __pg.padded(x, n) as case when length(rtrim(__pg.text_of(x), ' ')) <= n then rtrim(__pg.text_of(x), ' ')
     when x is not null then error('value too long for type character(' || n || ')') end;
 
-create macro __pg.timestamp_of(x, p) as case when isfinite(cast(x as timestamp))
-    then make_timestamp(cast(round(epoch_us(cast(x as timestamp)), p - 6) as bigint)) else cast(x as timestamp) end;
+create macro __pg.timestamp_of(x, p) as case when isfinite(__pg.timestamp_in(x))
+    then make_timestamp(cast(round(epoch_us(__pg.timestamp_in(x)), p - 6) as bigint)) else __pg.timestamp_in(x) end;
 
 create macro __pg.bytea_of
     (x varchar) as "pg.bytea_in.1"(x),
