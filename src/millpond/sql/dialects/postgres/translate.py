@@ -12,6 +12,7 @@ import re
 from millpond.sql.dialects.library import is_public
 from millpond.sql.dialects.merged_columns import order_merged_columns
 from millpond.sql.dialects.parse_tree import Tree, nodes, parsed, printed
+from millpond.sql.dialects.postgres.ambiguous_names import refuse_ambiguous_names
 from millpond.sql.dialects.postgres.array_comparisons import rewritten_array_comparison
 from millpond.sql.dialects.postgres.calls import rewritten_call
 from millpond.sql.dialects.postgres.casts import called_as_type, rewrite_cast, rewrite_float, rewrite_literal
@@ -39,6 +40,7 @@ def translated(sql: str) -> str:
     text = sql.encode()
     refuse_siblings(tree, text)
     named = [name_columns(node, text) for node in found if node.get("type") == "SELECT_NODE"]
+    refuse_ambiguous_names(tree, text)
     changes = [nested_in_select(node, text) for node in found if node.get("type") == "SELECT_NODE"]
     changes += [type_set_operation(node, text) for node in found if node.get("type") == "SET_OPERATION_NODE"]
     if any(changes):
