@@ -150,6 +150,24 @@ def test_wrong_texts_are_refused_in_postgres_words(pond: Pond, kind: str) -> Non
             assert caught.value.message == f'{reason}: "{text}"', given
 
 
+def test_rows_of_literals(pond: Pond) -> None:
+    pond.sql("CREATE TABLE given (id int PRIMARY KEY, d date, ts timestamp, tz timestamptz, t time, s text)")
+    pond.sql(
+        "INSERT INTO given VALUES (1, 'Jan 8 1999', 'Feb 10 17:32:01 1997 PST', 'Feb 10 17:32:01 1997 PST',"
+        " '4:05 PM', 'Jan 8 1999'), (2, '1999-01-08', '1/8/99', '1/8/99 CET', '0405', '1/8/99')"
+    )
+    pond.sql("INSERT INTO given (s, d, id) VALUES ('today', 'today', 3), ('infinity', 'infinity', 4); FLUSH")
+    found = shown(pond, "SELECT d::text, ts::text, tz::text, t::text, s FROM given WHERE id < 3 ORDER BY id")
+    assert found == [
+        ("1999-01-08", "1997-02-10 17:32:01", "1997-02-11 01:32:01+00", "16:05:00", "Jan 8 1999"),
+        ("1999-01-08", "1999-01-08 00:00:00", "1999-01-07 23:00:00+00", "04:05:00", "1/8/99"),
+    ]
+    query = "SELECT s, d = CAST(now() AS date), isfinite(d) FROM given WHERE id > 2 ORDER BY id"
+    assert shown(pond, query) == [("today", True, True), ("infinity", False, False)]
+    with pytest.raises(InvalidError, match='date/time field value out of range: "13/13/1999"'):
+        pond.sql("INSERT INTO given (id, d) VALUES (5, '13/13/1999')")
+
+
 def test_words_that_need_the_clock(pond: Pond) -> None:
     same = (
         "date 'today' = CAST(now() AS date)",

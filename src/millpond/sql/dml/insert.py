@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from millpond.plan.objects import SqlObject
 from millpond.sql.binding.types import quoted
-from millpond.sql.dml.array_literals import with_arrays
 from millpond.sql.dml.assigned_numbers import refuse_given
 from millpond.sql.dml.assigned_values import with_declared
 from millpond.sql.dml.change_rows import answer
@@ -21,6 +20,7 @@ from millpond.sql.dml.deferred_change import (
     target,
     with_current_time,
 )
+from millpond.sql.dml.row_literals import with_arrays, with_times
 from millpond.sql.dml.table_rules import check_given_rows
 from millpond.sql.reads.scratch import returned, thread_scratch
 from millpond.sql.result import Result
@@ -50,6 +50,8 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
     if dialect == "postgres":
         fragment = _with_columns(session, fragment, words.at, found)
     fragment = with_arrays(fragment, found.columns)
+    if dialect == "postgres":
+        fragment = with_times(fragment, found.columns)
     words = Words(fragment, 1)
     words.need("INTO")
     words.name("name of the table")

@@ -51,12 +51,17 @@ def reader_of(name: str) -> str | None:
     return _KINDS[name][1] if name in _KINDS else None
 
 
+def is_plain(text: str, name: str) -> bool:
+    """Does DuckDB read this text of a date or time as PostgreSQL does?"""
+    return _PLAIN[_KINDS[name][0]].fullmatch(text) is not None
+
+
 def read_literal(node: Tree, name: str) -> bool:
     """Change a cast of a literal in place; was it necessary?"""
     kind = _KINDS[name][0]
     literal = node["child"]["literal"]
     text = str(literal["text"])
-    if _PLAIN[kind].fullmatch(text):
+    if is_plain(text, name):
         return False
     found = literal_of(text, kind)
     if found.word in CLOCK_WORDS:
