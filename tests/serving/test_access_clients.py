@@ -306,3 +306,24 @@ def test_small_files_are_replaced_and_no_record_counts_twice(pond: millpond.Pond
     texts = [r.statement for r in read_audit(pond.store)]
     assert sorted(texts) == sorted([*(f"SELECT {n}" for n in range(30)), "SELECT 'last'"])
     assert FILE_BYTES_MAX > 0
+
+
+def test_a_search_path_gives_no_permission(pond: millpond.Pond, server: Server) -> None:
+    pond.sql(
+        "CREATE SCHEMA s; CREATE TABLE s.open (id int PRIMARY KEY); INSERT INTO s.open VALUES (77); FLUSH"
+    )
+    ann = basic("ann", "aa")
+    assert http(server, "SELECT count(*) AS n FROM open", ann)[0] == 200
+    for text in ("SELECT * FROM open", "BEGIN; SET LOCAL search_path TO s; SELECT * FROM open; COMMIT"):
+        status, told = http(server, f"SET search_path TO s; {text}", ann)
+        assert status == 403 and "77" not in json.dumps(told), told
+    status, told = http(server, "SELECT max(id) AS n FROM open", ann)
+    assert status == 200 and told["rows"] == [{"n": 49}], told
+
+
+def test_what_set_changes_is_of_one_request(server: Server) -> None:
+    root = basic("root", "rr")
+    http(server, "SET search_path TO nowhere; SET TimeZone TO 'Asia/Tokyo'; SET implicit_flush = on", root)
+    for name, shown in (("search_path", '"$user", public'), ("TimeZone", "UTC"), ("implicit_flush", "off")):
+        status, told = http(server, f"SHOW {name}", root)
+        assert status == 200 and list(told["rows"][0].values()) == [shown], told

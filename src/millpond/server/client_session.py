@@ -209,7 +209,7 @@ class ClientSession:
     ) -> list[Result]:
         failed: Exception | None = None
         started = time.perf_counter()
-        found = [(session.resolved(written, self.search_path), params) for written, params in changes]
+        found = [(session.resolved(written, self._path(session)), params) for written, params in changes]
         before = session.host.last_written
         try:
             for fragment, _ in found:
@@ -245,7 +245,7 @@ class ClientSession:
         if self.in_transaction or self.search_path != (PUBLIC,):
             return
         with self._session(None) as session:
-            fragment = session.resolved(written, self.search_path)
+            fragment = session.resolved(written, self._path(session))
             rules = self.pool.authorizer.rules_now()
             self.pool.authorizer.check(self.user, fragment, session)
             planned = self.pool.point_reads.planned(session, fragment)
@@ -318,6 +318,11 @@ class ClientSession:
             if timer is not None:
                 timer.cancel()
 
+    def _path(self, session: SqlSession) -> tuple[str, ...]:
+        """Where names without a schema are looked up: a SET of the same request or transaction goes first."""
+        own = session.variables.search_path
+        return self.search_path if own == (PUBLIC,) else own
+
     def with_session(self, work: Callable[[SqlSession], T]) -> T:
         """Do some work with the session of this client's statements, in this thread."""
         with self._session(None) as session:
@@ -327,7 +332,7 @@ class ClientSession:
         """Make a change that is no statement of SQL itself, such as COPY."""
         with self._session(None) as session:
             (written,) = statements(text, "postgres")
-            fragment = session.resolved(written, self.search_path)
+            fragment = session.resolved(written, self._path(session))
             return self._checked(session, fragment, lambda: self._written_by(session, "COPY", work))
 
     @contextlib.contextmanager
@@ -349,12 +354,12 @@ class ClientSession:
     def resolved(self, fragment: SqlFragment) -> SqlFragment:
         """The statement with stored names, as the search path of this client resolves them."""
         with self._session(None) as session:
-            return session.resolved(fragment, self.search_path)
+            return session.resolved(fragment, self._path(session))
 
     def _one(
         self, session: SqlSession, written: SqlFragment, params: Params, limits: Mapping[str, Any] | None
     ) -> Result:
-        fragment = session.resolved(written, self.search_path)
+        fragment = session.resolved(written, self._path(session))
 
         def run(session: SqlSession) -> Result:
             wanted = self.read_limits({**self.limits, **(limits or {})})

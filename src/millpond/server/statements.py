@@ -12,7 +12,6 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from millpond.cancellation import Cancellation, StatementCancelledError, cancelled_by
@@ -27,10 +26,11 @@ from millpond.server.pipeline_starter import PipelineStarter
 from millpond.server.point_reads import PlannedRead, PointReads
 from millpond.server.settings import ServeSettings
 from millpond.server.telemetry.traces import configured_traces
-from millpond.sql.binding.types import UTC
 from millpond.sql.session import SqlSession
+from millpond.sql.statements.session_variables import SessionVariables
 
 T = TypeVar("T")
+DEFAULTS = SessionVariables()
 ENCODERS = 2  # threads that encode large answers
 STOPPED = "the server is shutting down"
 
@@ -125,14 +125,15 @@ class StatementPool:
                 return self._idle.pop()
         made = self.pond.new_session()
         made.spools_results = True  # a client may read it slowly, and there may be many
+        made.resolves_names = False  # the client does, and what it may do is checked by these names
         return made
 
     def give_back(self, session: SqlSession) -> None:
         if session.in_transaction:
             session.rollback()  # nobody can end it any more, and the next client must not be part of it
         session.prepared.clear()  # they are of this client
-        if session.time_zone != UTC:
-            session.set_variables(replace(session.variables, time_zone=UTC))
+        if session.variables != DEFAULTS:
+            session.set_variables(DEFAULTS)  # what SET has changed is of this client, too
         with self._lock:
             keep = not self._stopped and len(self._idle) < self.settings.statements_max
             if keep:

@@ -48,6 +48,7 @@ class SqlSession:
     def __init__(self, host: Host) -> None:
         self.host = host
         self.on_progress: Callable[[Any], None] | None = None
+        self.resolves_names = True  # or else statements come with stored names
         self._pending: Plan | None = None
         self._base: str | None = None
         self._uncommitted: list[tuple[SqlFragment, Params]] = []  # definitions since the last commit
@@ -119,7 +120,9 @@ class SqlSession:
         sure = 0  # how many results do not depend on them
         only_reads = True
         for written in fragments:
-            fragment = self.resolved(self._in_mode(written), self.variables.search_path)
+            fragment = self._in_mode(written)
+            if self.resolves_names:
+                fragment = self.resolved(fragment, self.variables.search_path)
             statement, commits = find(fragment), self._commits
             only_reads = only_reads and statement.independent
             if fragment.word(0) in ("CREATE", "INSERT", "UPDATE", "DELETE", "MERGE"):
