@@ -9,11 +9,17 @@ from __future__ import annotations
 
 import re
 
+from millpond.errors import InvalidError
 from millpond.plan.objects import SqlColumn
 
 _TEXT = re.compile(
     r"(?P<varchar>varchar|character\s+varying|char\s+varying)\s*\(\s*(?P<most>\d+)\s*\)"
     r"|(?P<char>char|character|nchar|bpchar)\s*(?:\(\s*(?P<size>\d+)\s*\))?",
+    re.IGNORECASE,
+)
+
+_FIELDS = re.compile(
+    r"\binterval\s+(?:(?:day|hour)\s+to\s+)?(?:year(?:\s+to\s+month)?|month|day(?!\s+to\s)|hour(?!\s+to\s)|minute(?!\s+to\s))\b",
     re.IGNORECASE,
 )
 
@@ -26,6 +32,12 @@ def declared_type(text: str) -> str | None:
     """
     if text.strip().lower() in ("jsonb", "name"):
         return text.strip().lower()
+    fields = _FIELDS.search(text)
+    if fields is not None:
+        raise InvalidError(
+            f"a column cannot be of type {fields[0].lower()}",
+            hint=f"make it an interval, and cut its values: x::{fields[0].lower()}",
+        )
     found = _TEXT.fullmatch(text.strip())
     if found is None:
         return None

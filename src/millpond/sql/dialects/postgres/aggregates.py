@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from millpond.sql.dialects.parse_tree import Tree, nodes
-from millpond.sql.dialects.postgres.tree_parts import become, builtin, called
+from millpond.sql.dialects.postgres.tree_parts import become, builtin, called, expression
 
 Rewrite = Callable[[list[Tree]], list[Tree]]
 
@@ -36,6 +36,7 @@ _NUMBERS = {
     "avg": ("avg_of", ("sum", "count")),
     "mean": ("avg_of", ("sum", "count")),
 }
+_SPREADS = ("var_pop", "stddev_pop")  # over a frame PostgreSQL gives 0 for one infinity, too
 _ENDS = {"first_value": "first", "last_value": "last"}  # of RisingWave: aggregates with ORDER BY
 
 
@@ -57,6 +58,16 @@ def aggregated(name: str, node: Tree) -> bool:
             wrapped = run == "sum" and not plain
             _renamed(part, run, [called("summed", *arguments)] if wrapped else arguments, own=True)
         become(node, called(over, *made, _witness(node, arguments[0])))
+        return True
+    if name in _SPREADS and len(arguments) == 1 and node["class"] == "FUNCTION":
+        spread, endless = {**node, "alias": ""}, {**node, "alias": ""}
+        _renamed(spread, name, arguments, own=True)
+        counted = expression("CASE WHEN NOT isfinite(CAST(x AS DOUBLE)) THEN CAST(x AS DOUBLE) END")
+        isfinite = counted["case_checks"][0]["when_expr"]["children"][0]
+        for cast in (isfinite["arguments"][0]["expression"], counted["case_checks"][0]["then_expr"]):
+            cast["child"] = arguments[0]
+        _renamed(endless, "count", [counted], own=True)
+        become(node, called("pop_of", spread, endless))
         return True
     if name in _ENDS and node["class"] == "FUNCTION":
         _renamed(node, _ENDS[name], arguments)

@@ -1,16 +1,17 @@
 -- Sums and means of PostgreSQL's types.  `w` has the type of the values; only its type is read.
--- The months, days and microseconds of an interval are summed as the digits of one number: 9 digits, 9, and 20.
--- internal: is_float interval_number lowest interval_of_parts interval_of summed sum_of avg_of
+-- The months, days and microseconds of an interval are summed as the digits of one number: 7 digits, 11, and 20;
+-- more months are an error.
+-- internal: is_float interval_number lowest interval_of_parts interval_of summed sum_of avg_of pop_of
 
 create macro __pg.is_float(w) as typeof(w) in ('DOUBLE', 'FLOAT');
 create macro __pg.interval_number(i) as
-    (datepart('year', i) * 12 + datepart('month', i))::hugeint * 100000000000000000000000000000::hugeint
+    (datepart('year', i) * 12 + datepart('month', i))::hugeint * 10000000000000000000000000000000::hugeint
     + datepart('day', i)::hugeint * 100000000000000000000::hugeint
     + (datepart('hour', i) * 3600000000 + datepart('minute', i) * 60000000 + datepart('microsecond', i))::hugeint;
 create macro __pg.lowest(n, size) as ((n + size // 2) % size + size) % size - size // 2;
 create macro __pg.interval_of_parts(rest, us) as
-    to_months(((rest - __pg.lowest(rest, 1000000000::hugeint)) // 1000000000::hugeint)::integer)
-    + to_days(__pg.lowest(rest, 1000000000::hugeint)::integer) + to_microseconds(us::bigint);
+    to_months(((rest - __pg.lowest(rest, 100000000000::hugeint)) // 100000000000::hugeint)::integer)
+    + to_days(__pg.lowest(rest, 100000000000::hugeint)::integer) + to_microseconds(us::bigint);
 create macro __pg.interval_of(n) as __pg.interval_of_parts(
     (n - __pg.lowest(n, 100000000000000000000::hugeint)) // 100000000000000000000::hugeint,
     __pg.lowest(n, 100000000000000000000::hugeint));
@@ -29,3 +30,5 @@ create macro __pg.avg_of(a, n, w) as case when typeof([a]) is null then null els
         case when __pg.is_float(w) then a::double / n end,
         case when typeof(w) = 'INTERVAL' and n > 0 then __pg.interval_of(a::hugeint) / n::double end),
     case when __pg.is_float(w) then 2 when typeof(w) = 'INTERVAL' then 3 else 1 end) end;
+-- The spread of one value is 0 in DuckDB, whatever it is; `n` counts infinities and NaN.
+create macro __pg.pop_of(a, n) as case when a is not null and n > 0 then 'nan'::double else a end;

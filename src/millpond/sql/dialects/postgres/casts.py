@@ -11,6 +11,7 @@ from decimal import Decimal
 
 from millpond.errors import InvalidError
 from millpond.sql.dialects.parse_tree import Tree
+from millpond.sql.dialects.postgres.interval_casts import in_fields
 from millpond.sql.dialects.postgres.time_casts import read_literal, reader_of
 from millpond.sql.dialects.postgres.tree_parts import become, expression
 
@@ -114,6 +115,8 @@ def rewrite_cast(node: Tree, sql: bytes) -> bool:
             read_literal(node, "timestamp")
         _call(node, "timestamp_of", [node["child"], _integer(int(digits[1]))])
         return True
+    if name == "interval":
+        return in_fields(node, sql)
     if name == "name" and not sized:  # the type of names in the catalog: a text of at most 63 bytes
         _call(node, "name", [child])
         return True

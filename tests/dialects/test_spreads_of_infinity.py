@@ -1,0 +1,32 @@
+"""Variances and standard deviations of infinities and NaN are NaN, in reads and in views."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import millpond
+from millpond import Pond
+
+
+def test_one_value(tmp_path: Path) -> None:
+    with millpond.open(tmp_path / "pond", engine="inline") as pond:
+        _check(pond)
+
+
+def _check(pond: Pond) -> None:
+    pond.sql("""CREATE TABLE f (id int PRIMARY KEY, x float8);
+        CREATE MATERIALIZED VIEW s AS SELECT var_pop(x)::text, stddev_pop(x)::text AS y, var_samp(x) AS z FROM f;
+        INSERT INTO f VALUES (1, 'inf'); FLUSH""")
+    asked = "SELECT var_pop(x)::text, stddev_pop(x)::text AS y, var_samp(x) AS z FROM f"
+    assert pond.sql(asked).fetchall() == [("NaN", "NaN", None)] == pond.sql("SELECT * FROM s").fetchall()
+    pond.sql("UPDATE f SET x = 'nan'; FLUSH")
+    assert pond.sql(asked).fetchall() == [("NaN", "NaN", None)] == pond.sql("SELECT * FROM s").fetchall()
+    pond.sql("UPDATE f SET x = 7; FLUSH")
+    assert pond.sql(asked).fetchall() == [("0", "0", None)] == pond.sql("SELECT * FROM s").fetchall()
+    given = "FROM (VALUES (1, 'inf'::float8), (1, 'inf'), (2, 4), (2, NULL)) v(k, x)"
+    filtered = pond.sql(
+        f"SELECT var_pop(DISTINCT x)::text, var_pop(x) FILTER (WHERE k > 1) {given} WHERE k < 9"
+    )
+    assert filtered.fetchall() == [("NaN", 0.0)]
+    groups = pond.sql(f"SELECT k, stddev_pop(x)::text {given} GROUP BY k HAVING var_pop(x) >= 0 ORDER BY k")
+    assert groups.fetchall() == [(1, "NaN"), (2, "0")]
