@@ -7,8 +7,6 @@ without a name has PostgreSQL's.
 
 from __future__ import annotations
 
-import re
-
 from millpond.sql.dialects.library import is_public
 from millpond.sql.dialects.merged_columns import order_merged_columns
 from millpond.sql.dialects.parse_tree import Tree, nodes, parsed, printed
@@ -26,7 +24,6 @@ from millpond.sql.dialects.postgres.set_operation_literals import type_set_opera
 from millpond.sql.dialects.postgres.siblings import refuse_siblings
 from millpond.sql.dialects.postgres.unknown_literals import typed_literals
 from millpond.sql.dialects.typed_arguments import hoist_arguments
-from millpond.sql.refusal import pointing
 
 CATALOG = "__pg"
 
@@ -73,8 +70,6 @@ def translated_expression(sql: str) -> str:
 
 def _rewritten(node: Tree, sql: bytes) -> bool:
     """Change one node in place; was there something to change?"""
-    if node.get("function_name") in ("count", "count_star"):
-        _refuse_empty_count(node, sql)
     if called_as_type(node):
         return rewritten_call(node, sql) or rewrite_cast(node, sql) or True
     if rewritten_call(node, sql) or concatenated(node) or rewritten_comparison(node):
@@ -95,17 +90,6 @@ def _rewritten(node: Tree, sql: bytes) -> bool:
         node["null_order"] = "NULLS_LAST" if last else "NULLS_FIRST"
         return not last  # DuckDB's default, too
     return False
-
-
-_EMPTY_COUNT = re.compile(rb"count\s*\((?:\s|--[^\n]*|/\*.*?\*/)*\)", re.IGNORECASE | re.DOTALL)
-
-
-def _refuse_empty_count(node: Tree, sql: bytes) -> None:
-    """DuckDB reads count() as count(*)."""
-    at = (node["query_location"], node["query_location_length"])
-    if at[0] < len(sql) and _EMPTY_COUNT.match(sql, at[0]) is not None:
-        message = "count(*) must be used to call a parameterless aggregate function"
-        raise pointing(message, sql.decode(), at)
 
 
 def _called_there(node: Tree) -> bool:
