@@ -182,7 +182,7 @@ def test_concat_refuses_other_schemas() -> None:
     for other in (pa.table({"y": [1]}), pa.table({"x": [1], "y": [1]})):
         with pytest.raises(InternalError, match="one schema"):
             delta.concat([pa.table({"x": [1]}), other])
-    with pytest.raises(InternalError, match="no deltas"):
+    with pytest.raises(InternalError, match="at least one"):
         delta.concat([])
 
 

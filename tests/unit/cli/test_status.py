@@ -118,7 +118,9 @@ def test_detached_sinks_and_forced_rollbacks(tmp_path: Path) -> None:
     (sink,) = ask_json("status", str(tmp_path / "fork"))["sinks"]
     assert sink["state"] == "detached"
     refused = ask("rollback", str(path), str(first))
-    assert refused.code == 2 and "behind what 'out' has written" in refused.err and "--force" in refused.err
+    assert (
+        refused.code == 2 and "older than what 'out' has written" in refused.err and "--force" in refused.err
+    )
     assert ask_json("status", str(path))["inbox"] == 0, "nothing was sent"
     forced = ask_json("rollback", str(path), str(first), "--force", "--wait", "0")
     assert forced["status"] == "queued"

@@ -32,12 +32,6 @@ CALLED_BY_CLASS = {
 }
 
 
-ALLOWED_BY_NAME = {
-    "plan/clear_secrets.py: options",  # of any source or sink, also a user's own
-    "plan/sink_settings.py: append_only",  # of a sink of the older interface
-}
-
-
 def public(cls: type) -> set[str]:
     return {name for name in dir(cls) if not name.startswith("_")}
 
@@ -121,7 +115,7 @@ def test_no_one_asks_for_a_capability_by_name() -> None:
     files = [file for file in source_files() if file.package in ASKING]
     assert len(files) > 100
     asked = {f"{file.path}: {name}" for file in files for name in asked_by_name(file.tree) & names}
-    assert asked == ALLOWED_BY_NAME
+    assert not asked
     assert asked_by_name(ast.parse("getattr(node.operator, 'steps', ())")) == {"steps"}
 
 

@@ -79,7 +79,7 @@ def test_what_is_taken_back_is_found_wherever_it_waits() -> None:
     }
     run.epoch(rows(schema, "-3 1 5000000000"), now_us=4_999_999_999)
     assert all(not run.state(t.name.rpartition("/")[2]).num_rows for t in run.binding.tables)
-    with pytest.raises(InternalError, match="taken back that is not there"):
+    with pytest.raises(InternalError, match="retracted that is not there"):
         run.epoch(rows(schema, "- 7 5000000000"), now_us=4_999_999_999)
 
 

@@ -3,7 +3,8 @@
 DuckDB lets every query in FROM read the relations before it; PostgreSQL only those after LATERAL.
 
 Law: a query in FROM reads its own relations, those of queries around it, and after LATERAL those before it.
-What a column without a table belongs to is not known from the text, unless the query has no relation at all.
+What a column without a table belongs to is not known from the text, unless the query has no relation at all;
+nor is it for the arguments of a function in FROM.
 """
 
 from __future__ import annotations
@@ -90,8 +91,9 @@ class _SiblingCheck:
                 hidden | before if apart else hidden - before,
                 known and (bool(apart) or not before),
             )
-        else:
-            self.part({k: v for k, v in table.items() if k != "type"}, hidden - before, known and not before)
+        else:  # TUMBLE(bid, …) and its relatives name relations, which the parser takes for columns
+            known = known and not before and table["type"] != "TABLE_FUNCTION"
+            self.part({k: v for k, v in table.items() if k != "type"}, hidden - before, known)
 
     def _is_lateral(self, table: Tree) -> bool:
         at = table["query_location"]
