@@ -395,7 +395,7 @@ def test_names_that_differ_only_in_case(tmp_path: Path) -> None:
         lambda: pond.stream("T", MemorySource({"a": int})),
         lambda: pond.table("T", {"a": int}),
     ):
-        with pytest.raises(InvalidError, match="SQL does not tell names apart"):
+        with pytest.raises(InvalidError, match="SQL does not distinguish names"):
             define()
 
 

@@ -89,9 +89,9 @@ def test_a_name_that_means_something_else_by_now(pond: Any) -> None:
     pond.sql("ALTER TABLE t RENAME COLUMN price TO cost")
     assert pond.sql("SELECT cost FROM t WHERE id = 3").fetchall() == [(30,)]
     pond.sql("DROP MATERIALIZED VIEW v")
-    with pytest.raises(InvalidError, match="v does not exist"):
+    with pytest.raises(InvalidError, match='"v" does not exist'):
         pond.sql("SELECT * FROM v WHERE name = 'a'")
-    with pytest.raises(InvalidError, match="v does not exist"):
+    with pytest.raises(InvalidError, match='"v" does not exist'):
         pond.sql("SELECT (SELECT count(*) FROM v) FROM t WHERE id = 3")
 
 

@@ -295,8 +295,9 @@ class Reader:
                 check()
                 time.sleep(poll_s)
                 continue
-            found = self._changes(view, at, min(head.epoch, at + CHANGES_EPOCHS))
-            at = found[-1].epoch
+            last = min(head.epoch, at + CHANGES_EPOCHS)
+            found = self._changes(view, at, last, head)
+            at = found[-1].epoch if found else last
             yield from (delta for delta in found if delta.table.num_rows)
 
     def require_no_sink_retracts(self, head: Manifest, epoch: int) -> None:
@@ -306,10 +307,16 @@ class Reader:
         if found:
             raise refusal(found, epoch)
 
-    def _changes(self, view: str, at: int, last: int) -> list[Delta]:
-        """The changes of the epochs after `at`: at least one epoch, and about CHANGES_BYTES at most."""
+    def _changes(self, view: str, at: int, last: int, head: Manifest) -> list[Delta]:
+        """The changes of the epochs after `at`: at least one epoch, and about CHANGES_BYTES at most.
+
+        Nothing if the view was created after `last`.
+        """
         found: list[Delta] = []
         with self.pinned_range(at, last) as (_, after):
+            if view not in self.plan_of(after.manifest).views:
+                self._view(head, view)
+                return []
             found_view, spec, columns = self._view(after.manifest, view)
             nothing = found_view.shown(_empty(spec, columns))
             size = 0

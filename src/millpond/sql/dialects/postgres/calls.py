@@ -76,7 +76,8 @@ def rewritten_call(node: Tree, text: bytes) -> bool:
         become(node, expression("now()"))
         return True
     if name == "age" and len(node["arguments"]) == 1:
-        today = {**node["arguments"][0], "expression": expression("CAST(current_date AS TIMESTAMP)")}
+        midnight = called("timestamp_in", expression("current_date"))
+        today = {**node["arguments"][0], "expression": midnight}
         node["arguments"].insert(0, today)
     if name in _REFUSED or name.startswith(_REFUSED_FAMILIES):
         at = (node["query_location"], node["query_location_length"])

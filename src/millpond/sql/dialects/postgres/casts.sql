@@ -28,8 +28,6 @@ create macro __pg.numeric
     (x integer) as cast(x as decimal(10, 0)),
     (x bigint) as cast(x as decimal(19, 0)),
     (x hugeint) as cast(x as decimal(38, 0)),
-    (x float) as cast(printf('%.6g', x) as double),
-    (x double) as cast(printf('%.15g', x) as double),
     (x varchar) as case
         when regexp_matches(x, '\.\d{16}\d*[1-9]') then error('a numeric from a text has at most 16 digits after the point')
         else cast(x as decimal(38, 16))
