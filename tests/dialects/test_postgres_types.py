@@ -144,3 +144,12 @@ def test_groups_by_a_constant(pond: Pond) -> None:
     query = "SELECT 1 AS x, a, sum(b), avg(b) FROM (VALUES (7, 2), (7, 4)) v(a, b) GROUP BY 1, 2"
     assert pond.sql(query).fetchall() == [(1, 7, 6, 3)]
     assert pond.sql("SELECT 2, sum(b) FROM (VALUES (1)) v(b) WHERE b > 1 GROUP BY 1").fetchall() == []
+
+
+def test_a_numeric_cast_to_numeric_keeps_its_digits(tmp_path: Path) -> None:
+    value = "12345678901234567890.123456789012"
+    with millpond.open(tmp_path / "pond", engine="inline") as pond:
+        pond.sql(f"CREATE TABLE digits (d numeric(38, 12)); INSERT INTO digits VALUES ({value})")
+        pond.sql("CREATE MATERIALIZED VIEW v AS SELECT d::numeric AS d FROM digits; FLUSH")
+        for relation in ("digits", "v"):
+            assert pond.sql(f"SELECT d::numeric::text FROM {relation}").fetchall() == [(value,)]
