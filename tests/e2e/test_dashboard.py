@@ -143,6 +143,7 @@ def test_sql_with_completion(watched: Watched) -> None:
     query = page.get_by_label("Statement", exact=True)
     query.fill("")
     query.press_sequentially("SELECT city, n FROM by_c")
+    page.get_by_role("option").first.wait_for()
     assert page.get_by_role("option").all_inner_texts()[0].startswith("by_city")
     picture(page, "sql")
     page.keyboard.press("Tab")

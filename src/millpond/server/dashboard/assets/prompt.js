@@ -91,6 +91,7 @@ export async function prompt(place) {
   });
   remember();
   await learn();
+  if (document.activeElement === area) offer(); // what was typed before the names were known
   area.focus();
   return { update: null };
 }
