@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import millpond
 from millpond.errors import MillpondError
 from tests.dialects.postgres_expressions import Expression, expression
-from tests.sql.fuzz.postgres import Missing, Server
+from tests.sql.fuzz.postgres import Server
 
 COUNT = int(os.environ.get("MILLPOND_EXPRESSIONS", "120"))
 FIRST = int(os.environ.get("MILLPOND_EXPRESSIONS_SEED", "1"))
@@ -24,16 +22,6 @@ _LEAST = re.compile(r"@ \(-2147483647 - 1\)|-2147483647 - 1.*%")
 
 _DIGITS = re.compile(r"\d+\.\d+")
 _ROWS = re.compile(r"\(\(.*, .*\) [<=] \(.*, .*\)\)")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    try:
-        made = Server()
-    except Missing as why:
-        pytest.skip(str(why))
-    yield made
-    made.close()
 
 
 def test_expressions_mean_the_same(server: Server, tmp_path: Path) -> None:

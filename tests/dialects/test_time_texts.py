@@ -14,7 +14,7 @@ from millpond.kernels.postgres.time_casts import plain_text
 from millpond.kernels.postgres.time_input import CLOCK_WORDS, read_time
 from millpond.pond import Pond
 from tests.dialects.time_texts import TEXTS
-from tests.sql.fuzz.postgres import Missing, Server
+from tests.sql.fuzz.postgres import Server
 
 KINDS = ("date", "timestamp", "timestamp with time zone", "time", "time with time zone")
 # What PostgreSQL 15 gives, in UTC.
@@ -95,16 +95,6 @@ def quoted(text: str) -> str:
 
 def shown(pond: Pond, sql: str) -> list[Any]:
     return [tuple(row) for row in pond.sql(sql).fetchall()]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    try:
-        made = Server()
-    except Missing as why:
-        pytest.skip(str(why))
-    yield made
-    made.close()
 
 
 def asked(server: Server, text: str, kind: str) -> str | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import millpond
-from tests.sql.fuzz.postgres import Missing, Server
+from tests.sql.fuzz.postgres import Server
 from tests.sql.time_zones import EXPRESSIONS, READ_ONLY, ROWS, TABLE, ZONES, query
 
 UPDATES = (
@@ -17,16 +16,6 @@ UPDATES = (
     "INSERT INTO t SELECT id + 10, l, tz, tz, (tz - interval '1 mon')::text, tz - l FROM t WHERE id < 9",
     "DELETE FROM t WHERE tz::date = '2024-10-28' OR l < '1900-01-01'::timestamptz",
 )
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    try:
-        made = Server()
-    except Missing as why:
-        pytest.skip(str(why))
-    yield made
-    made.close()
 
 
 def answers(ask: Any, sql: str) -> dict[tuple[int, str], Any]:

@@ -184,7 +184,7 @@ class KafkaChanges:
         return _Decoded(rows[0], text)
 
     def _unwrapped(self, value: Any) -> _Decoded:
-        """The value without the schema that Kafka Connect writes beside it, if it is told to."""
+        """The value, without the schema that Kafka Connect can write beside it."""
         names = {"schema", "payload"}
         if not isinstance(value, dict):
             return _Decoded(value)

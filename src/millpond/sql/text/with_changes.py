@@ -24,6 +24,7 @@ _BEFORE = ("FROM", "JOIN", "USING")  # what stands before a relation, and begins
 _ENDS = frozenset(
     ("WHERE", "SET", "ON", "GROUP", "ORDER", "SELECT", "WHEN", "RETURNING", "HAVING", "LIMIT", "VALUES")
 )
+_QUERIES = ("SELECT", "WITH", "VALUES", "TABLE", "FROM")  # the words with which they begin
 _NO_ALIAS = _ENDS | {"LEFT", "RIGHT", "FULL", "INNER", "CROSS", "JOIN", "NATURAL", "USING", "UNION", "EXCEPT"}
 
 
@@ -76,17 +77,17 @@ def _query_of_insert(fragment: SqlFragment, verb: int) -> int:
     at = verb + 3  # INSERT INTO name
     while fragment.word(at) == ".":
         at += 2
+    at = behind_columns(fragment, at)
+    return at + 3 if fragment.word(at) == "OVERRIDING" else at
+
+
+def behind_columns(fragment: SqlFragment, at: int) -> int:
+    """The place behind the alias and the columns of INSERT INTO name, which both may be missing."""
     if fragment.word(at) == "AS":
         at += 2
-    if fragment.word(at) == "(" and fragment.word(at + 1) not in (
-        "SELECT",
-        "WITH",
-        "VALUES",
-        "TABLE",
-        "FROM",
-    ):
+    if fragment.word(at) == "(" and fragment.word(at + 1) not in _QUERIES:
         _, at = fragment.bracket(at)
-    return at + 3 if fragment.word(at) == "OVERRIDING" else at
+    return at
 
 
 def _inlined(

@@ -12,6 +12,7 @@ from itertools import zip_longest
 from sqlglot import Token, TokenType
 
 from millpond.sql.text.parse import SqlFragment, tokens_of
+from millpond.sql.text.with_changes import behind_columns
 
 Edit = tuple[int, int, str]
 Translate = Callable[[str], str]
@@ -49,16 +50,7 @@ def _insert(fragment: SqlFragment, query: Translate, expression: Translate) -> I
     while at < len(fragment) and fragment.word(at + 1) == ".":
         at += 2
     at += 1
-    if fragment.word(at) == "AS":
-        at += 2
-    if fragment.word(at) == "(" and fragment.word(at + 1) not in (
-        "SELECT",
-        "WITH",
-        "VALUES",
-        "TABLE",
-        "FROM",
-    ):
-        _, at = fragment.bracket(at)
+    at = behind_columns(fragment, at)
     conflict = fragment.find("ON", "CONFLICT", start=at)
     returning = fragment.find("RETURNING", start=at)
     end = min(n for n in (conflict, returning, len(fragment)) if n is not None)
