@@ -346,7 +346,9 @@ class _Reader:
 
     def result(self) -> str:
         form = self.form
-        if form.sign and self.text.rstrip()[-1:] == "-" and self.text.rstrip() != "-":
+        unread = self.text[self.at :].strip()
+        fits = len(self.rest) <= form.after and unread in ("", "-")  # else the sign is behind unread digits
+        if form.sign and fits and self.text.rstrip().endswith("-"):
             self.negative = True  # also where the text has fewer digits than the format
         if not self.whole and not self.rest:
             raise ValueError(f'invalid input syntax for type numeric: "{self.text}"')
