@@ -35,6 +35,28 @@ def test_slack_is_the_time_that_more_than_so_many_rows_have_passed(tmp_path: Pat
         assert late(pond) == 1
 
 
+def test_slack_of_fewer_rows_reads_what_more_rows_left() -> None:
+    """The strategy of a watermark may change: its entry in the manifest is that of the one before."""
+    entry = slack(rows=4).summary(np.array([5, 9, 1, 7, 3, 8]))  # type: ignore[union-attr]
+    assert entry == {"max": 9, "top": [9, 8, 7, 5, 3]}
+    assert slack(rows=2).bound(entry, 0) == 7
+    assert slack(rows=4).bound(entry, 0) == 3
+    assert slack(rows=5).bound(entry, 0) is None
+
+
+def test_a_percentile_is_not_exceeded_by_at_least_that_share_of_the_rows() -> None:
+    some = {"0": 1, "2": 1, "3": 1}
+    assert [quantile_us(some, share) for share in (0.33, 0.34, 0.5, 0.66, 0.67, 1.0)] == [
+        0,
+        2000,
+        2000,
+        2000,
+        3000,
+        3000,
+    ]
+    assert quantile_us({}, 0.5) == 0
+
+
 def test_monotonous_means_no_delay(tmp_path: Path) -> None:
     source = MemorySource(SCHEMA)
     with opened(tmp_path) as pond:

@@ -104,3 +104,15 @@ def test_windows_that_merge_wait_for_the_earliest_delay_that_is_set() -> None:
     cells = Cells(4, {f"{CELLS}_at": np.array([0, 7, 5, 0])})
     found = merged(AfterDelay(1), CELLS, cells, np.array([0, 0, 0, 1]), 2, np.ones(4, np.bool_))
     assert found[f"{CELLS}_at"].tolist() == [5, 0]
+
+
+def test_a_deadline_by_the_clock_is_the_next_whole_millisecond() -> None:
+    """Timers have that resolution: one that is rounded down would ask before the trigger wants to fire."""
+    window = Window(repeatedly(after_delay("5s")))
+    assert window.epoch(rows=1, now=1_000_001) == []
+    assert window.deadline[PROCESSING] == 6_001_000
+    assert window.epoch(now=6_000_000) == []
+    assert window.epoch(now=6_001_000) == ["0 early"]
+    whole = Window(repeatedly(after_delay("5s")))
+    whole.epoch(rows=1, now=2_000_000)
+    assert whole.deadline[PROCESSING] == 7_000_000
