@@ -65,7 +65,8 @@ def _rows(each: WatermarkStep, state: Mapping[str, Any]) -> list[dict[str, Any]]
         facts["late_rows"] = one.get("late", 0)
         return {"step": each.step, "source": source, "partition": part, **facts}
 
-    found = [row(None, None, state, "idle" if state.get("idle") else "active")]
+    whole_end = (state.get("bound") or 0) >= END_US
+    found = [row(None, None, state, "ended" if whole_end else "idle" if state.get("idle") else "active")]
     for scan, side in state.get("scans", {}).items():
         if not each.by_partition:
             continue
@@ -91,7 +92,9 @@ def _rows(each: WatermarkStep, state: Mapping[str, Any]) -> list[dict[str, Any]]
         found.append(row(scan, None, whole, kind or "active"))
         for part, entry in parts.items():
             if part:  # a source without partitions is its own row
-                found.append(row(scan, part, entry, "idle" if entry.get("idle") else "active"))
+                found.append(
+                    row(scan, part, entry, "ended" if ends else "idle" if entry.get("idle") else "active")
+                )
     return found
 
 

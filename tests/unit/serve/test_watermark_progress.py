@@ -65,3 +65,39 @@ def test_rows_that_in_order_holds(tmp_path: Path) -> None:
         pond.drain()
         assert told(pond, "held_rows")[None, None] == 1
         assert "releases s.watermark.in_order/held by at, behind s.watermark" in pond.explain()
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_what_has_ended_says_so(tmp_path: Path, parallelism: int) -> None:
+    """The source and its partitions, the watermark as a whole, and one that follows it behind a step with state."""
+    one, two = MemorySource(SCHEMA), MemorySource(SCHEMA)
+    with opened(tmp_path, parallelism=parallelism) as pond:
+        left = pond.stream("one", one, event_time="at", delay="5s")
+        both = left.union(pond.stream("two", two, event_time="at", delay="5s"))
+        both.distinct("v", "at").watermark("at", "1s", id="behind").view("v")
+        one.push(rows(5), partition="a")
+        one.push(rows(7), partition="b")
+        two.push(rows(6))
+        pond.drain()
+        states = lambda: {tuple(r[:3]): r[7] for r in pond.sql("SHOW WATERMARKS").fetchall()}  # noqa: E731
+        assert set(states().values()) == {"active"}
+        pond.finish("one")
+        pond.drain()
+        ended = {place for place, state in states().items() if state == "ended"}
+        assert ended == {
+            ("one.watermark", *of) for of in ((None, None), ("one", None), ("one", "a"), ("one", "b"))
+        }
+        pond.finish("two")
+        pond.drain()
+        assert set(states().values()) == {"ended"}
+
+
+def test_files_that_are_read_to_their_end_have_ended(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write(folder, "a.parquet", [100.0], 1_000)
+    with opened(tmp_path / "pond") as pond:
+        windows(pond.stream("s", FileSource(folder, bounded=True), event_time="at", delay="0s"))
+        pond.drain()
+        assert set(told(pond, "state").values()) == {"ended"}
+        assert pond.explain()
