@@ -120,9 +120,26 @@ def closing_windows(
     return epochs(_sliding_view(size, slide, aggregates), first, then, delay="0s")
 
 
-def _sliding_view(size: str, slide: str, aggregates: Mapping[str, str]) -> Callable[[Any], None]:
+def following_windows(
+    size: str,
+    slide: str,
+    span: float,
+    keys: int = 20,
+    times: int = 7,
+    aggregates: Mapping[str, str] = COUNT,
+) -> float:
+    """Rows of windows that are emitted in each epoch that changes them, and have been before."""
+    chance = np.random.default_rng(1)
+    first = [_span(chance, n, span, keys) for n in range(2)]
+    then = [_span(chance, 2 + n, span, keys) for n in range(times)]
+    return epochs(_sliding_view(size, slide, aggregates, on_close=False), first, then)
+
+
+def _sliding_view(
+    size: str, slide: str, aggregates: Mapping[str, str], on_close: bool = True
+) -> Callable[[Any], None]:
     def define(stream: Any) -> None:
-        windowed = stream.key_by("k").window(sliding(size, slide), on_close=True)
+        windowed = stream.key_by("k").window(sliding(size, slide), on_close=on_close)
         windowed.aggregate(**aggregates).view("v")
 
     return define
@@ -241,4 +258,23 @@ def run(console: Console) -> None:
         ),
     ):
         table.add_row(f"20 sliding windows close, {what}", f"{took * 1e3:.0f}", f"{took / small:.2f}")
+    small = following_windows("10s", "1s", 20.0)
+    for what, windows, took in (
+        ("size / slide = 10, rows repeated", 29, _repeated(lambda: following_windows("10s", "1s", 20.0))),
+        ("size / slide = 10", 29, small),
+        ("size / slide = 3600", 3619, following_windows("1h", "1s", 20.0)),
+        (
+            "size / slide = 3600, count, sum, min",
+            3619,
+            following_windows("1h", "1s", 20.0, aggregates=several),
+        ),
+        (
+            "size / slide = 3600, rows repeated",
+            3619,
+            _repeated(lambda: following_windows("1h", "1s", 20.0, times=1)),
+        ),
+    ):
+        table.add_row(
+            f"{20 * windows:,} sliding windows change, {what}", f"{took * 1e3:.0f}", f"{took / small:.2f}"
+        )
     console.print(table)

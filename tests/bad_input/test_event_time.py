@@ -36,6 +36,7 @@ def endless(row: Any) -> Iterator[Any]:
 KINDS: dict[str, Any] = {  # windows, and in how many of them the plain rows are
     "tumbling": windows.tumbling("1h"),
     "sliding": windows.sliding("1h", "30m"),
+    "sliding often": windows.sliding("1h", "5m"),
     "gaps": windows.sliding("20m", "1h"),
     "sessions": windows.sessions("1h"),
     "gap of the row": windows.sessions("v"),
@@ -122,6 +123,7 @@ def test_a_function_that_does_not_return_stops_the_epoch_with_its_row(
 SQL = {
     "tumble": "TUMBLE(t, ts, INTERVAL '1 hour')",
     "hop": "HOP(t, ts, INTERVAL '30 minutes', INTERVAL '1 hour')",
+    "hop often": "HOP(t, ts, INTERVAL '5 minutes', INTERVAL '1 hour')",
     "gaps": "HOP(t, ts, INTERVAL '1 hour', INTERVAL '20 minutes')",
     "cumulate": "CUMULATE(t, ts, INTERVAL '30 minutes', INTERVAL '1 hour')",
     "calendar": "CALENDAR(t, ts, 'day', 'Europe/Berlin')",

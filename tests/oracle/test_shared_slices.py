@@ -1,8 +1,8 @@
 """Windows that share slices are those that repeat every row, and those of the batch query (laws 1, 3, 4 and 8).
 
 A history feeds random rows, some of them late, with crashes, other parallelism and compaction in between.  The
-same windows are computed twice in one pond, with and without slices; DuckDB computes them a third time from
-the pairs of row and window that are not late.
+same windows are computed twice in one pond, with and without slices, when they close and while they are open;
+DuckDB computes them once more from the pairs of row and window that are not late.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from typing import Any
 import pytest
 
 from millpond import Pond, tuning
+from millpond.operators.aggregate import Aggregate
+from millpond.operators.assign_slices import AssignSlices
+from millpond.operators.assign_windows import AssignWindows
 from millpond.operators.sliding_aggregate import SlidingAggregate
 from millpond.testing.harness import Harness
 from millpond.triggers import after_watermark
@@ -46,6 +49,7 @@ class SlicedWorld:
         windows = sliding(size, slide, rng.choice(["0s", "1s", "300ms", -2]))
         key = rng.choice([(), ("k",), ("k", "j")])
         delay = rng.choice(["0s", "2s", "9s"])
+        self.lateness = None if changes else rng.choice([None, "0s", "3s", "700ms"])
         self.case = Case(windows, key, after_watermark(), None, None, False, delay, ("aggregate",), 1.0)
         self.rows: list[dict[str, Any]] = []
         self.harness = Harness(self.define, {"s": SCHEMA}, parallelism=rng.randint(1, 4))
@@ -62,10 +66,15 @@ class SlicedWorld:
             try:
                 windowed = keyed.window(self.case.windows, on_close=True, time="at")
                 windowed.aggregate(id=name, **aggregates).view(name)
+                open_yet = keyed.window(self.case.windows, allowed_lateness=self.lateness, time="at")
+                open_yet.aggregate(id=f"{name}_open", **aggregates).view(f"{name}_open")
             finally:
                 tuning.SLICED_WINDOWS_MIN = before
         assert isinstance(pond.plan.nodes["sliced"].operator, SlidingAggregate)
+        operators = [pond.plan.nodes[name].operator for name in ("flat_open", "sliced_open")]
+        assert [o.spread is not None for o in operators if isinstance(o, Aggregate)] == [False, True]
         windowed.late().view("late")
+        open_yet.late().view("late_open")
 
     def play(self, epochs: int) -> None:
         rng, now = self.rng, 0.0
@@ -102,20 +111,27 @@ class SlicedWorld:
         }
 
     def compare(self) -> None:
-        found = difference(self.harness.view("sliced"), self.harness.view("flat"))
-        assert found is None, found
-        counts = self.harness.pond.head().counts
-        late = {step: n for step, n in counts.items() if step.startswith("late/") and ".window" in step}
-        assert len(set(late.values())) <= 1, late
+        for name in ("", "_open"):
+            found = difference(self.harness.view(f"sliced{name}"), self.harness.view(f"flat{name}"))
+            assert found is None, found
+        counts, nodes = self.harness.pond.head().counts, self.harness.pond.plan.nodes
+        late: dict[int, set[int]] = {}
+        for step, node in nodes.items():
+            if isinstance(node.operator, AssignWindows | AssignSlices) and not getattr(
+                node.operator, "late", False
+            ):
+                after = getattr(node.operator, "after_us", 0)
+                late.setdefault(after, set()).add(counts.get(f"late/{step}", 0))
+        assert all(len(found) == 1 for found in late.values()), late
 
-    def check(self) -> None:
-        late = self.harness.view("late")
+    def check(self, name: str, late_name: str) -> None:
+        late = self.harness.view(late_name)
         gone = {(r["id"], r["window_start"]) for r in late}
         pairs = [p for p in assigned(self.case, self.rows) if (p["id"], p["window_start"]) not in gone]
         assert len(pairs) + len(gone) == len(assigned(self.case, self.rows))
         shown = [
             {**r, "spread": _rounded(r["spread"]), "mean": _rounded(r["mean"])}
-            for r in self.harness.view("sliced")
+            for r in self.harness.view(name)
         ]
         told = [
             {**r, "spread": _rounded(r["spread"]), "mean": _rounded(r["mean"])}
@@ -136,7 +152,8 @@ def test_windows_that_share_slices_are_those_of_the_batch_query(seed: int) -> No
     world = SlicedWorld(rng, changes=False)
     with world.harness:
         world.play(rng.randint(5, 12))
-        world.check()
+        world.check("sliced", "late")
+        world.check("sliced_open", "late_open")
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + max(SEEDS // 2, 1)))

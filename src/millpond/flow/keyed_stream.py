@@ -17,7 +17,7 @@ from millpond.flow.durations import Duration
 from millpond.flow.exact_aggregates import counted_exactly, query_of_rows
 from millpond.flow.process import Target, process_batch_step, process_step
 from millpond.flow.schemas import Like, check_parameters, schema_of
-from millpond.flow.shared_slices import SharedSlices
+from millpond.flow.shared_slices import SharedSlices, SpreadGroups
 from millpond.flow.window_kinds import Windows
 from millpond.flow.window_steps import Mode, watermark_of
 from millpond.flow.windowed import WindowedStream, windowing
@@ -63,7 +63,7 @@ class KeyedStream:
     """
 
     def __init__(
-        self, stream: Stream, key: Sequence[str], closes: Close | SharedSlices | None = None
+        self, stream: Stream, key: Sequence[str], closes: Close | SharedSlices | SpreadGroups | None = None
     ) -> None:
         self.stream = stream
         self.key = tuple(key)
@@ -177,7 +177,9 @@ class KeyedStream:
         if not aggregates:
             raise InvalidError("aggregate needs at least one aggregate", hint='for example n="count(*)"')
         slices = self._closes if isinstance(self._closes, SharedSlices) else None
-        base = id or (slices.default if slices else f"{stream.step}.by-{'-'.join(self.key) or 'all'}")
+        spreads = self._closes if isinstance(self._closes, SpreadGroups) else None
+        shared = slices or spreads
+        base = id or (shared.default if shared else f"{stream.step}.by-{'-'.join(self.key) or 'all'}")
         append_only = stream.shape.append_only
         parsed = parse_aggregates(aggregates, stream.columns, step=base, append_only=append_only)
         if not append_only:
@@ -185,7 +187,8 @@ class KeyedStream:
         source = stream
         if parsed.computed:
             used = {a.argument for a in parsed.aggs if a.argument in stream.columns}
-            keep = [c for c in stream.columns if c in self.key or c in used]
+            used |= {*self.key, *(spreads.spread.extra if spreads else ())}
+            keep = [c for c in stream.columns if c in used]
             pairs = [(c, quoted(c)) for c in keep] + list(parsed.computed)
             arguments = builder.add(None, Map(tuple(pairs)), (stream.step,), f"{base}.arguments")
             source = self._stream_of(arguments)
@@ -196,14 +199,12 @@ class KeyedStream:
             if query is not None:
                 per_key = builder.ended(PerKey(self.key, sql=query, passes=self.key), (source.step,))
                 return self._stream_of(builder.add(id, per_key, (source.step,), base))
-        spread = buckets or (None if self.key else GLOBAL_BUCKETS)
-        feeds = feeds_for(parsed.aggs, source.shape.append_only, staged=spread is not None)
+        tasks = buckets or (None if self.key else GLOBAL_BUCKETS)
+        feeds = feeds_for(parsed.aggs, source.shape.append_only, staged=tasks is not None)
         inputs = []
         for feed in feeds:
-            if feed.kind == "values" and spread is not None:
-                inputs.append(
-                    self._candidates(source, feed, parsed.aggs[feed.aggs[0]].function, spread, base)
-                )
+            if feed.kind == "values" and tasks is not None:
+                inputs.append(self._candidates(source, feed, parsed.aggs[feed.aggs[0]].function, tasks, base))
                 continue
             if feed.kind == "distinct":
                 assert feed.column is not None
@@ -224,7 +225,10 @@ class KeyedStream:
 
             feeds = (*feeds, AggregateFeed("always", ()))
             inputs.append(builder.constant("one-row", Scan(OneRow(), OneRow().schema, True)))
-        operator = builder.ended(Aggregate(self.key, parsed.aggs, feeds, closes), tuple(inputs))
+        spread = None if spreads is None else spreads.spread
+        operator = builder.ended(
+            Aggregate(self.key, parsed.aggs, feeds, closes, spread=spread), tuple(inputs)
+        )
         return self._stream_of(builder.add(id, operator, tuple(inputs), base))
 
     def _candidates(self, source: Stream, feed: AggregateFeed, function: str, buckets: int, base: str) -> str:
@@ -395,7 +399,7 @@ class KeyedStream:
     def _close(self, on_close: bool) -> Close | None:
         if not on_close:
             assert not isinstance(self._closes, SharedSlices)
-            return self._closes
+            return None if isinstance(self._closes, SpreadGroups) else self._closes
         shape = self.stream.shape
         if "window_end" not in self.key or shape.watermark is None:
             raise InvalidError(
@@ -410,7 +414,7 @@ class KeyedStream:
         return self.stream._at(step)
 
     def _keyed_over(
-        self, step: str, key: tuple[str, ...], closes: Close | SharedSlices | None
+        self, step: str, key: tuple[str, ...], closes: Close | SharedSlices | SpreadGroups | None
     ) -> KeyedStream:
         return KeyedStream(self._stream_of(step), key, closes)
 

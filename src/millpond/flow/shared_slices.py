@@ -1,4 +1,8 @@
-"""Overlapping windows that close and share slices: which aggregates they can have, and the steps for them."""
+"""Overlapping windows that share slices: which aggregates they can have, and the steps for them.
+
+Windows that close store slices.  Windows that follow every row are stored themselves: there, the rows of an
+epoch are grouped by slice, and the groups are spread over their windows.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from millpond.kernels.synopses.sketch_accumulators import needs_inserts
 from millpond.kernels.window_assigners import WindowAssigner
 from millpond.operators.aggregate import Agg
 from millpond.operators.sliding_aggregate import SlidingAggregate
-from millpond.operators.window import END, START
+from millpond.operators.window import END, START, Spread
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,20 @@ class SharedSlices:
     def aggregate(self, aggs: Sequence[Agg]) -> SlidingAggregate:
         shown = (*self.key, START, END)
         return SlidingAggregate(self.key, tuple(aggs), self.windows, self.until, shown, START, END, self.time)
+
+
+@dataclass(frozen=True)
+class SpreadGroups:
+    """Windows of a key that follow every row, of rows that have their latest window and their first one."""
+
+    key: tuple[str, ...]  # without the window
+    spread: Spread
+    base: str  # how the ids of steps begin
+
+    @property
+    def default(self) -> str:
+        """The id of a step without one, as in `SharedSlices`."""
+        return f"{self.base}.by-{'-'.join((*self.key, START, END))}"
 
 
 def worth_slices(windows: WindowAssigner) -> bool:

@@ -9,7 +9,7 @@ makes panes of them (`operators.emit_panes`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from millpond.errors import InvalidError
@@ -19,7 +19,7 @@ from millpond.flow.call_errors import checked, no_method
 from millpond.flow.durations import Duration, microseconds
 from millpond.flow.process import Target
 from millpond.flow.schemas import Like
-from millpond.flow.shared_slices import SharedSlices, can_share, worth_slices
+from millpond.flow.shared_slices import SharedSlices, SpreadGroups, can_share, worth_slices
 from millpond.flow.stream_watermarks import passed_on_bound
 from millpond.flow.window_apply import with_key_columns
 from millpond.flow.window_join import windows_of_both
@@ -40,10 +40,10 @@ from millpond.kernels.event_time import check_time
 from millpond.kernels.python_rows import Row
 from millpond.kernels.slices import check_windows_per_row
 from millpond.kernels.triggers import WATERMARK, AfterWatermark, Trigger
-from millpond.kernels.window_assigners import GAP, GapColumn, WindowAssigner
+from millpond.kernels.window_assigners import GAP, GapColumn, Sliding, WindowAssigner
 from millpond.operators.aggregate import Close
 from millpond.operators.assign_slices import SLICE, AssignSlices
-from millpond.operators.assign_windows import AssignWindows
+from millpond.operators.assign_windows import FIRST, AssignWindows
 from millpond.operators.count_windows import CountWindows
 from millpond.operators.emit_on_close import EmitOnClose
 from millpond.operators.map import Map
@@ -184,6 +184,9 @@ class WindowedStream:
         self._added: str | None = None
         if self._may_share:  # then the rows may get slices instead of windows
             self._slices().bind(self._base, (self._builder.shape(self._source),))
+        elif self._may_spread:  # or all their windows at once
+            check_windows_per_row(self._assigner, self._base)
+            self._latest().bind(self._base, (self._builder.shape(self._source),))
         else:
             self._added = self._step
         self._builder.track(self)
@@ -255,21 +258,38 @@ class WindowedStream:
         """Can aggregates of these windows be computed from slices?"""
         return self._spec.closes and self._watermark is not None and worth_slices(self._assigner)
 
+    @property
+    def _may_spread(self) -> bool:
+        """Can aggregates of these windows be computed from groups of rows that are in the same windows?"""
+        columns = self._builder.shape(self._source).schema.names
+        follows = self._spec.trigger is None and isinstance(self._assigner, Sliding)
+        return follows and worth_slices(self._assigner) and FIRST not in columns
+
+    def _latest(self) -> AssignWindows:
+        return replace(self._assign(), latest=True)
+
     def _slices(self) -> AssignSlices:
         return AssignSlices(self._time, self._assigner, self._watermark, self._reports)
 
     def _shared(self, aggregates: Mapping[str, str]) -> KeyedStream | None:
-        """The stream by key and slice, if these aggregates can be computed from slices."""
+        """The stream by key and slice, or by latest window, if these aggregates can be computed from that."""
         builder = self._builder
         shape = builder.shape(self._source)
-        if not self._may_share or not aggregates or not all(isinstance(a, str) for a in aggregates.values()):
+        if isinstance(self._spec.windows, Counting) or not (self._may_share or self._may_spread):
+            return None
+        if not aggregates or not all(isinstance(a, str) for a in aggregates.values()):
             return None
         parsed = parse_aggregates(aggregates, shape.schema.names, step=self._base)
         texts = [text for _, text in parsed.computed]
         if not can_share(parsed.aggs, shape.append_only) or any(
-            name in text for text in texts for name in (START, END, SLICE)
+            name in text for text in texts for name in (START, END, SLICE, FIRST)
         ):
             return None
+        if not self._may_share:
+            latest = self._latest()
+            step = builder.add(None, latest, (self._source,), f"{self._base}.latest")
+            groups = SpreadGroups(self._key, latest.spread, self._base)
+            return self._keyed_stream._keyed_over(step, self._window_key, groups)
         assert self._watermark is not None
         step = builder.add(None, self._slices(), (self._source,), f"{self._base}.slices")
         kind = check_time(shape.schema, self._time, self._base)

@@ -155,7 +155,7 @@ class Aggregate(UsesHashOrder, PreAggregatesByBatch, EndsState):
         first = inputs[0]
         check_names([a.name for a in self.aggs], step)
         for feed, shape in zip(self.feeds, inputs, strict=True):
-            wanted = [*self.key, *([feed.column] if feed.column else [])]
+            wanted = [*self._sent, *([feed.column] if feed.column else [])]
             wanted += [a.argument for i in feed.aggs if (a := self.aggs[i]).argument is not None]
             missing = [c for c in wanted if c not in shape.schema.names]
             if missing:
@@ -228,7 +228,7 @@ class Aggregate(UsesHashOrder, PreAggregatesByBatch, EndsState):
         out = []
         for feed in self.feeds:
             arguments = {self.aggs[i].argument for i in feed.aggs} | {feed.column}
-            out.append(frozenset(self.key) | {a for a in arguments if a is not None})
+            out.append(frozenset(self._sent) | {a for a in arguments if a is not None})
         return tuple(out)
 
     def _kinds(self, step: str, inputs: tuple[Shape, ...]) -> list[Accumulator]:
@@ -248,18 +248,23 @@ class Aggregate(UsesHashOrder, PreAggregatesByBatch, EndsState):
 
     # -- the sender's side -------------------------------------------------------------
 
+    @property
+    def _sent(self) -> tuple[str, ...]:
+        """The key of the groups that a sender makes."""
+        return self.key if self.spread is None else (*self.key, *self.spread.extra)
+
     def prepare(self, binding: Binding, index: int, delta: pa.Table) -> pa.Table:
-        return self._over_windows(self.shrunk(binding, index, delta))
+        return self._over_windows(binding, self.shrunk(binding, index, delta))
 
     def shrinks(self, binding: Binding, index: int, part: pa.Table) -> bool:
         plain = self.feeds[index].kind not in ("values", "always") and HASH not in part.column_names
-        return plain and few_groups([part.column(k) for k in self.key], part.num_rows)
+        return plain and few_groups([part.column(k) for k in self._sent], part.num_rows)
 
     def united(self, binding: Binding, index: int, parts: pa.Table) -> pa.Table:
-        keys = keys_of([(index, parts)], self.key)
+        keys = keys_of([(index, parts)], self._sent)
         fresh: dict[str, Any] = {}
         self._gather(index, parts, keys.inverse, len(keys), binding.extra, fresh)
-        columns = {k: keys.columns.column(k) for k in self.key}
+        columns = {k: keys.columns.column(k) for k in self._sent}
         counts = {f"_a{i}_n" for i in self.feeds[index].aggs if self.aggs[i].argument is None}
         # The total may need words that no partial sum needed: their sum need not fit into one word.
         columns |= {
@@ -268,13 +273,16 @@ class Aggregate(UsesHashOrder, PreAggregatesByBatch, EndsState):
             if name in parts.column_names or (name not in counts and _travels(values))
         }
         columns["_h"] = keys.hashes
-        return self._over_windows(pa.table(columns))
+        return self._over_windows(binding, pa.table(columns))
 
-    def _over_windows(self, rows: pa.Table) -> pa.Table:
+    def _over_windows(self, binding: Binding, rows: pa.Table) -> pa.Table:
         """Expand partial rows of the latest window to all windows that contain them."""
         if self.spread is None:
             return rows
-        rows = self.spread.over(rows.drop_columns(["_h"]))
+        kinds = [
+            None if a.argument is None else kind for a, kind in zip(self.aggs, binding.extra, strict=True)
+        ]
+        rows = self.spread.over(rows.drop_columns(["_h"]), self.key, kinds)
         hashes = hashing.hash_columns([rows.column(k) for k in self.key], rows.num_rows)
         return rows.append_column("_h", pa.array(hashes))
 
@@ -287,12 +295,12 @@ class Aggregate(UsesHashOrder, PreAggregatesByBatch, EndsState):
         in_order = HASH in delta.column_names
         packed = None
         if not in_order:
-            if not hashing.is_injective([delta.column(k) for k in self.key]):
-                packed = pack([delta.column(k) for k in self.key])
+            if not hashing.is_injective([delta.column(k) for k in self._sent]):
+                packed = pack([delta.column(k) for k in self._sent])
             by_place = self._by_place(binding, index, delta, packed)
             if by_place is not None:
                 return by_place
-        key = {k: one_chunk(delta.column(k)) for k in self.key}
+        key = {k: one_chunk(delta.column(k)) for k in self._sent}
         if in_order:
             order, starts, columns = grouped_in_order(key, one_chunk(delta.column(HASH)).to_numpy())
         else:
@@ -322,19 +330,19 @@ class Aggregate(UsesHashOrder, PreAggregatesByBatch, EndsState):
     ) -> pa.Table | None:
         """Compute the partial rows without sorting, if the key and all aggregates allow it."""
         feed = self.feeds[index]
-        if "_w" in delta.column_names or (packed is None and len(self.key) != 1):
+        if "_w" in delta.column_names or (packed is None and len(self._sent) != 1):
             return None
         kinds = binding.extra
         if not all(isinstance(kinds[i], SumsDenseKeys) for i in feed.aggs):
             return None
         found = (
-            dense_groups.places(delta.column(self.key[0]))
+            dense_groups.places(delta.column(self._sent[0]))
             if packed is None
             else dense_groups.packed_slots(packed)
         )
         if found is None:
             return None
-        columns: dict[str, Any] = dict(zip(self.key, found.keys, strict=True))
+        columns: dict[str, Any] = dict(zip(self._sent, found.keys, strict=True))
         columns[self._feed_count(index)] = found.counts
         arguments = {
             name: delta.column(name) for i in feed.aggs if (name := self.aggs[i].argument) is not None

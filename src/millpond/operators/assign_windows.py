@@ -7,6 +7,9 @@ those that came in time, so that each pair is in exactly one of the two (law 8).
 
 The rows may come from in front of the watermark step: rows behind the watermark whose window is still
 open are accepted.  Because later windows are refused, the end of a window is a bound (`kernels.bounds`).
+
+With `latest` a row is not repeated: it gets its latest window and the start of the first one that takes it,
+and an aggregate spreads groups of such rows over their windows (`window.Spread`).
 """
 
 from __future__ import annotations
@@ -21,12 +24,23 @@ from millpond.delta import ORIGIN
 from millpond.errors import InvalidError
 from millpond.kernels.bounds import Bound
 from millpond.kernels.custom_windows import CustomWindows
-from millpond.kernels.event_time import FIRST_US, LAST_US, beyond_calendar, check_time, micros, without_time
+from millpond.kernels.event_time import (
+    FIRST_US,
+    LAST_US,
+    Ints,
+    beyond_calendar,
+    check_time,
+    micros,
+    without_distant,
+    without_time,
+)
 from millpond.kernels.expression_kernel import error_rows, join_errors
-from millpond.kernels.window_assigners import Assigned, WindowAssigner
+from millpond.kernels.window_assigners import Assigned, Sliding, WindowAssigner
 from millpond.operators.operator import HERE, Binding, Context, Inputs, Shape, StepResult
 from millpond.operators.traits import AppliesByBatch, CarriesOrigin
-from millpond.operators.window import END, NO_WINDOW, START
+from millpond.operators.window import END, NO_WINDOW, START, Spread
+
+FIRST = "window_first"  # the start of the first window that takes a row
 
 
 @dataclass(frozen=True)
@@ -37,20 +51,32 @@ class AssignWindows(CarriesOrigin, AppliesByBatch):
     after_us: int = 0  # a window is closed when the watermark is this far past its end
     late: bool = False  # the pairs that came too late, instead of the others
     reports: bool = True  # are rows without a time error rows of this step, or does another report them?
+    latest: bool = False  # one row for all windows of each row; of windows that overlap
 
     canonical: ClassVar[bool] = True
+
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        return (START, END, FIRST) if self.latest else (START, END)
+
+    @property
+    def spread(self) -> Spread:
+        """How groups of rows in their latest window are repeated in all windows that take them."""
+        assert isinstance(self.windows, Sliding)
+        count = -(-self.windows.size_us // self.windows.slide_us)
+        return Spread((START, END), self.windows.slide_us, count, FIRST)
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         (shape,) = inputs
         kind = check_time(shape.schema, self.time, step)
-        if taken := [name for name in (START, END) if name in shape.schema.names]:
+        if taken := [name for name in self._columns if name in shape.schema.names]:
             raise InvalidError(
                 f"the input already has a column {taken[0]!r}",
                 hint="rename it with select() before window()",
                 step=step,
             )
         own = [f for f in shape.schema if f.name not in self.windows.takes]
-        schema = pa.schema([*own, pa.field(START, kind), pa.field(END, kind)])
+        schema = pa.schema([*own, *(pa.field(name, kind) for name in self._columns)])
         given = Shape(schema, shape.append_only, bounds=() if self.late else self._bounds(step))
         marks = () if self.watermark is None else self.watermark.marks
         if not self.late and self.after_us <= 1 and len(marks) == 1 and marks[0][1] == 0:
@@ -74,7 +100,7 @@ class AssignWindows(CarriesOrigin, AppliesByBatch):
             return (
                 frozenset(n for n in binding.shape.schema.names if n not in (START, END)) | needed & {ORIGIN},
             )
-        return (needed - {START, END} | {self.time, *reads},)
+        return (needed - {*self._columns} | {self.time, *reads},)
 
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         (delta,) = inputs
@@ -86,6 +112,8 @@ class AssignWindows(CarriesOrigin, AppliesByBatch):
             at = at[usable]
             errors = errors if self.reports else None
         bound = None if self.watermark is None else self.watermark.limit(ctx.watermark_before)
+        if self.latest:
+            return self._in_latest(binding, delta, at, bound, errors)
         if self.late and not isinstance(self.windows, CustomWindows):
             # A window ends after its rows: a row at the limit or later is late for none of them.
             behind = np.zeros(len(at), np.bool_) if bound is None else at < bound - self.after_us
@@ -116,6 +144,32 @@ class AssignWindows(CarriesOrigin, AppliesByBatch):
             delta = delta.drop_columns(taken)
         out = with_windows(binding.shape.schema, delta, pairs)
         return StepResult(out if out.num_rows else None, errors=None if self.late else errors, counts=counts)
+
+    def _in_latest(
+        self, binding: Binding, delta: pa.Table, at: Ints, bound: int | None, errors: pa.Table | None
+    ) -> StepResult:
+        """Rows in their latest window, and which others take them, unless all are closed."""
+        windows = self.windows
+        assert isinstance(windows, Sliding)
+        size, slide = windows.size_us, windows.slide_us
+        last = (at - windows.offset_us) // slide * slide + windows.offset_us
+        first = last - (size - 1 - (at - last)) // slide * slide
+        delta, near, distant = without_distant(delta, at, first, last + size, self.time)
+        if near is not None:
+            errors = join_errors(errors, distant)
+            first, last = first[near], last[near]
+        counts = {}
+        if bound is not None and len(first) and int(first.min()) + size <= bound - self.after_us:
+            closed = np.clip((bound - self.after_us - size - first) // slide + 1, 0, None)
+            closed = np.minimum(closed, (last - first) // slide + 1)
+            counts = {"late": int(closed.sum())}
+            first = first + closed * slide
+            taken = first <= last
+            delta, first, last = delta.filter(pa.array(taken)), first[taken], last[taken]
+        out = with_windows(binding.shape.schema, delta, Assigned(np.arange(len(last)), last, last + size))
+        kind = binding.shape.schema.field(FIRST).type
+        out = out.add_column(out.column_names.index(END) + 1, FIRST, pa.array(first).cast(kind))
+        return StepResult(out if out.num_rows else None, errors=errors, counts=counts)
 
 
 def with_windows(schema: pa.Schema, rows: pa.Table, pairs: Assigned) -> pa.Table:

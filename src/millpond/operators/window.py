@@ -10,6 +10,7 @@ it becomes the time of the output.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -17,11 +18,15 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.errors import InvalidError
+from millpond.kernels.accumulated import Accumulated
+from millpond.kernels.accumulators import Accumulator
 from millpond.kernels.bounds import Bound
 from millpond.kernels.event_time import LIMIT_US, Ints, check_time, micros, without_distant, without_time
 from millpond.kernels.expression_kernel import join_errors
+from millpond.kernels.window_spread import can_spread, partial_columns, repeated, spread
 from millpond.operators.operator import HERE, Binding, Context, Inputs, Shape, StepResult
 from millpond.operators.traits import AppliesByBatch, CarriesOrigin
+from millpond.state.tables.table import KeySet
 
 START = "window_start"
 END = "window_end"
@@ -52,20 +57,49 @@ class Tumble(CarriesOrigin, AppliesByBatch):
 
 @dataclass(frozen=True)
 class Spread:
-    """Repeats rows of the latest of `count` windows in each window, by shifting these columns back."""
+    """Expands partial rows of the latest window to all windows, by shifting these columns back.
+
+    The windows of a row go from the one in the column `first`, or else from the oldest of `count`, to the
+    latest one.
+    """
 
     columns: tuple[str, ...]
     slide_us: int
     count: int
+    first: str | None = None  # holds starts of windows; then so does the first one of `columns`
 
-    def over(self, rows: pa.Table) -> pa.Table:
-        back = np.tile(np.arange(self.count) * self.slide_us, rows.num_rows)
-        out = rows.take(pa.array(np.repeat(np.arange(rows.num_rows), self.count)))
-        for name in self.columns:
-            place = out.column_names.index(name)
-            kind = out.schema.field(name).type
-            at, _ = micros(out.column(name))
-            out = out.set_column(place, out.schema.field(name), pa.array(at - back).cast(kind))
+    @property
+    def extra(self) -> tuple[str, ...]:
+        """The columns of rows that say which windows they are in, besides those of the latest."""
+        return () if self.first is None else (self.first,)
+
+    def over(self, rows: pa.Table, key: Sequence[str], kinds: Sequence[Accumulator | None]) -> pa.Table:
+        """Partial rows with the fields of accumulators, of a key that contains the columns of the window."""
+        shifted = {name: micros(rows.column(name))[0] for name in self.columns}
+        if not self.columns:  # each row counts once for each of its windows
+            group = np.repeat(np.arange(rows.num_rows), self.count)
+            return rows.take(pa.array(group))
+        last = shifted[self.columns[0]]
+        if self.first is None:
+            first = last - (self.count - 1) * self.slide_us
+        else:
+            first, rows = micros(rows.column(self.first))[0], rows.drop_columns([self.first])
+        if can_spread(kinds):
+            own = [name for name in key if name not in self.columns]
+            numbers = KeySet.of(rows, own).inverse if own else np.zeros(rows.num_rows, np.int64)
+            parts = spread(numbers, first, last, self.slide_us, Accumulated.of(rows, kinds))
+            group, start = parts.group, parts.start
+            out = rows.select(list(key)).take(pa.array(group))
+            for name, values in partial_columns(parts).items():
+                out = out.append_column(name, pa.array(values))
+        else:
+            group, start = repeated(first, last, self.slide_us)
+            out = rows.take(pa.array(group))
+        moved = start - last[group]
+        for name, at in shifted.items():
+            field = out.schema.field(name)
+            values = pa.array(at[group] + moved).cast(field.type)
+            out = out.set_column(out.column_names.index(name), field, values)
         return out
 
 

@@ -27,8 +27,8 @@ from millpond.operators.source_traits import ReadsInbox
 from millpond.operators.upsert import Upsert
 from millpond.plan.added_columns import widens
 from millpond.plan.compatibility import same_meaning
-from millpond.plan.nodes import Node, Plan, View, narrowed
-from millpond.plan.stored_windows import with_stored_windows
+from millpond.plan.nodes import Node, Plan, narrowed
+from millpond.plan.stored_windows import moved_view, with_stored_windows
 
 MARK = "@"
 
@@ -123,7 +123,7 @@ def _versioned(old: Plan, wanted: Plan, replaced: Collection[str]) -> Versioned:
         nodes[chosen.step] = chosen
     if all(wrote == found for wrote, found in ids.items()) and not wider:
         return Versioned(wanted, ids)
-    views = {name: _view(view, ids) for name, view in wanted.views.items()}
+    views = {name: moved_view(view, ids) for name, view in wanted.views.items()}
     views |= {name: old.views[name] for name, v in views.items() if v.step in wider and name in old.views}
     objects = {
         name: replace(o, step=ids.get(o.step, o.step)) if o.step is not None else o
@@ -209,8 +209,3 @@ def _marked(value: Any, ids: Mapping[str, str]) -> Any:
     if isinstance(value, Close):
         return replace(value, marks=marks, watermark=ids.get(value.watermark, value.watermark))
     return replace(value, marks=marks, by=ids.get(value.by, value.by))
-
-
-def _view(view: View, ids: Mapping[str, str]) -> View:
-    step, _, name = view.table.rpartition("/")
-    return replace(view, step=ids.get(view.step, view.step), table=f"{ids.get(step, step)}/{name}")

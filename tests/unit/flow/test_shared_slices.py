@@ -11,8 +11,10 @@ import pytest
 import millpond
 from millpond import tuning
 from millpond.errors import InvalidError
+from millpond.operators.aggregate import Aggregate
 from millpond.operators.sliding_aggregate import SlidingAggregate
 from millpond.sources.memory import MemorySource
+from millpond.triggers import always
 from millpond.windows import sliding, tumbling
 
 SCHEMA = {"k": str, "n": int, "at": datetime.datetime}
@@ -53,9 +55,40 @@ def test_windows_share_slices_where_aggregates_can_be_merged(
         assert shares(pond) == expected
 
 
+def spreads(pond: millpond.Pond) -> bool:
+    return any(
+        isinstance(node.operator, Aggregate) and node.operator.spread is not None
+        for node in pond.plan.nodes.values()
+    )
+
+
+@pytest.mark.parametrize(
+    ("windows", "options", "aggregates", "expected"),
+    [
+        (sliding("1m", "1s"), {}, {"n": "count(*)", "hi": "max(n)"}, True),
+        (sliding("1m", "7s"), {"allowed_lateness": "1h"}, {"n": "sum(n + 1) FILTER (WHERE n > 0)"}, True),
+        (sliding("1m", "1s"), {}, {"n": "count(distinct n)"}, False),
+        (sliding("1m", "1s"), {}, {"n": "max(epoch(window_end))"}, False),
+        (sliding("1m", "1s"), {"trigger": always()}, {"n": "count(*)"}, False),
+        (sliding("2s", "1s"), {}, {"n": "count(*)"}, False),
+        (tumbling("1m"), {}, {"n": "count(*)"}, False),
+        (sliding("1s", "1m"), {}, {"n": "count(*)"}, False),
+    ],
+)
+def test_groups_are_spread_over_windows_that_follow_every_row(
+    windows: Any, options: Any, aggregates: Any, expected: bool
+) -> None:
+    with millpond.open("memory://", engine="inline") as pond:
+        stream = pond.stream("s", MemorySource(SCHEMA)).watermark("at", "0s").key_by("k")
+        stream.window(windows, **options).aggregate(**aggregates).view("v")
+        assert spreads(pond) == expected
+        assert any(n.endswith(".window") for n in pond.plan.nodes) != expected
+
+
 @pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.parametrize("follows", [False, True])
 def test_a_pond_without_slices_goes_on_without(
-    tmp_path: Path, replaced: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, replaced: bool, follows: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second program is defined with slices, and must continue the state of the first."""
 
@@ -64,30 +97,32 @@ def test_a_pond_without_slices_goes_on_without(
         source = MemorySource(SCHEMA)
         keyed = pond.stream("s", source).watermark("at", "0s").key_by("k")
         for size in ("10s", "20s"):
-            windowed = keyed.window(sliding(size, "1s"), on_close=True)
+            windowed = keyed.window(sliding(size, "1s"), on_close=not follows)
             windowed.aggregate(n="count(*)", t="sum(n * 2)").view(f"v{size}")
         windowed.late().view("late")
         return pond, source
 
+    now = spreads if follows else shares
     monkeypatch.setattr(tuning, "SLICED_WINDOWS_MIN", NEVER)
     pond, source = opened()
     with pond:
         source.push(rows(1, 2, 12))
         pond.drain()
-        assert not shares(pond)
+        assert not now(pond)
     monkeypatch.undo()
     pond, source = opened()
-    assert shares(pond)
+    assert now(pond)
     with pond:
         if replaced:
             pond.replace("v10s", "v20s")
         source.push(rows(1, 2, 12))
         source.push(rows(14, 60))
         pond.drain()
-        assert shares(pond) == replaced
+        assert now(pond) == replaced
         found = sorted((r["window_end"], r["n"], r["t"]) for r in pond.read("v10s").to_pylist())
-    ends = {s: [e for e in range(1, 61) if e - 10 <= s < e] for s in (1, 2, 12, 14)}
-    counts = [(at(e), n, 2 * n) for e in range(61) if (n := sum(e in mine for mine in ends.values()))]
+    ends = {s: [e for e in range(1, 75) if e - 10 <= s < e] for s in (1, 2, 12, 14, *(follows * (60,)))}
+    last = 75 if follows else 61
+    counts = [(at(e), n, 2 * n) for e in range(last) if (n := sum(e in mine for mine in ends.values()))]
     assert found == counts
 
 

@@ -20,6 +20,7 @@ from tests.docs.source_files import nodes, source_files
 CALLED_BY_CLASS = {
     "KafkaChanges": {"check", "cluster", "place"},
     "Aggregate": {"advance", "always", "kept", "until"},
+    "AssignWindows": {"spread"},
     "Hop": {"spread"},
     "TopN": {"last", "split"},
     "KeyedProcess": {"given"},

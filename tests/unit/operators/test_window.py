@@ -10,9 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millpond.delta import weights
 from millpond.errors import InvalidError
+from millpond.kernels.window_assigners import Sliding
+from millpond.operators.aggregate import Agg, Aggregate, AggregateFeed
+from millpond.operators.assign_windows import AssignWindows
 from millpond.operators.operator import Operator, Shape
-from millpond.operators.window import Hop, Tumble
+from millpond.operators.window import END, START, Hop, Spread, Tumble
 from millpond.plan import codec
 from tests.unit.operators.harness import OperatorRun, deltas, parallelisms, row_counts, rows
 
@@ -55,13 +59,50 @@ def test_hop_is_every_window_that_holds_the_row(
 
 @pytest.mark.parametrize(("size", "slide"), [(10, 5), (4, 4), (10, 1)])
 @settings(max_examples=10, deadline=None)
-@given(delta=deltas(SCHEMA, values=NOT_NULL).map(lambda all_of_them: all_of_them[0]))
-def test_rows_given_once_and_spread_are_in_every_window(size: int, slide: int, delta: pa.Table) -> None:
+@given(given_deltas=deltas(SCHEMA, values=NOT_NULL), parallelism=parallelisms())
+def test_groups_of_rows_given_once_are_spread_over_every_window(
+    size: int, slide: int, given_deltas: list[pa.Table], parallelism: int
+) -> None:
     hop = Hop("ts", size * SECOND, slide * SECOND, offset_us=SECOND)
-    every = OperatorRun(hop, [SHAPE]).epoch(delta)
-    once = OperatorRun(replace(hop, latest=True), [SHAPE]).epoch(delta)
     assert hop.spread is not None
-    assert row_counts(hop.spread.over(once)) == row_counts(every)
+    aggs = (Agg("n", "count"), Agg("total", "sum", "k"), Agg("given", "count", "k"))
+    flat = Aggregate(("k", START, END), aggs, (AggregateFeed("rows", (0, 1, 2)),))
+    check_spread(hop, replace(hop, latest=True), flat, hop.spread, given_deltas, parallelism)
+
+
+@pytest.mark.parametrize("function", ["min", "max", "avg", "approx_count_distinct"])
+@settings(max_examples=8, deadline=None)
+@given(given_deltas=deltas(SCHEMA, append_only=True, values=NOT_NULL), parallelism=parallelisms())
+def test_other_accumulators_are_spread_as_well(
+    function: str, given_deltas: list[pa.Table], parallelism: int
+) -> None:
+    """A sketch cannot be taken back: there, groups are repeated."""
+    windows = AssignWindows("ts", Sliding(10 * SECOND, 3 * SECOND))
+    latest = replace(windows, latest=True)
+    flat = Aggregate((START, END), (Agg("x", function, "k"),), (AggregateFeed("rows", (0,)),))
+    check_spread(windows, latest, flat, latest.spread, given_deltas, parallelism)
+
+
+def check_spread(
+    windows: Operator,
+    latest: Operator,
+    flat: Aggregate,
+    spread: Spread,
+    given_deltas: list[pa.Table],
+    parallelism: int,
+) -> None:
+    append_only = all((weights(d) > 0).all() for d in given_deltas) and isinstance(windows, AssignWindows)
+    given = Shape(SCHEMA, append_only)
+    runs = [OperatorRun(one, [given]) for one in (windows, latest)]
+    sides = (flat, replace(flat, spread=spread))
+    totals = [
+        OperatorRun(one, [run.binding.shape], parallelism=parallelism)
+        for one, run in zip(sides, runs, strict=True)
+    ]
+    for delta in given_deltas:
+        for run, total in zip(runs, totals, strict=True):
+            total.epoch(run.epoch(delta), parallelism=parallelism)
+        assert row_counts(totals[0].output) == row_counts(totals[1].output)
 
 
 def test_windows_that_no_slide_divides_are_not_spread() -> None:

@@ -127,6 +127,7 @@ NEVER = {
         "closing_windows:ClosedWindows",
         "closing_windows:KeySlices",
         "slices:Slicing",
+        "window_spread:WindowParts",
         "sliding_aggregate:_Closing",
         "session_aggregate:_Sessions",
         "triggers:TriggerTime",
