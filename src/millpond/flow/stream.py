@@ -23,6 +23,7 @@ from millpond.flow.names import check_name
 from millpond.flow.samples import batch_step_schema, rows_step_schema
 from millpond.flow.schemas import Like, check_parameters
 from millpond.flow.stream_watermarks import heartbeat_bound, inherited_bound, without_punctuations
+from millpond.flow.window_notes import note_gaps
 from millpond.flow.windowed import JoinKind
 from millpond.kernels.duck import quoted
 from millpond.kernels.expressions import compile_predicate
@@ -385,7 +386,9 @@ class Stream:
         """
         operator = Hop(self._time(time), microseconds(size), microseconds(slide))
         if operator.slide_us > 0:
-            check_windows_per_row(Sliding(operator.size_us, operator.slide_us), self._named(id, "hop"))
+            windows = Sliding(operator.size_us, operator.slide_us)
+            check_windows_per_row(windows, self._named(id, "hop"))
+            note_gaps(windows, self.step)
         return self._then(id, operator, "hop")
 
     # -- per key ------------------------------------------------------------------

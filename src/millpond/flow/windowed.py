@@ -22,8 +22,9 @@ from millpond.flow.schemas import Like
 from millpond.flow.shared_slices import SharedSlices, SpreadGroups, can_share, worth_slices
 from millpond.flow.stream_watermarks import passed_on_bound
 from millpond.flow.window_apply import with_key_columns
-from millpond.flow.window_join import windows_of_both
+from millpond.flow.window_join import BothSides, bound_of_both, windows_of_both, with_key
 from millpond.flow.window_kinds import Counting, GapExpression, Windows
+from millpond.flow.window_notes import note_gaps
 from millpond.flow.window_steps import (
     Mode,
     WindowSteps,
@@ -159,6 +160,7 @@ class WindowedStream:
                 hint="rename it with select() before window()",
                 step=stream.step,
             )
+        note_gaps(self._assigner, stream.step)
         self._watermark = passed_on or watermark_of(self._builder, stream.step, self._time)
         self._check(stream)
         if spec.trigger is not None and any(c not in ("processing", WATERMARK) for c in spec.trigger.clocks):
@@ -411,7 +413,8 @@ class WindowedStream:
         """Join with another windowed stream: rows with equal keys in the same window.
 
         Keys and windows must be the same.  With `on_close` on both sides a pair is emitted when its window
-        closes.  Sessions are those of the rows of both sides together.
+        closes.  A trigger must be that of both sides, and each pane is the join of the rows that it released.
+        Sessions are those of the rows of both sides together.
 
         >>> payments = MemorySource({"who": str, "paid": int, "at": datetime.datetime})
         >>> paid = pond.stream("payments", payments).watermark("at", "0s").key_by("who")
@@ -425,18 +428,13 @@ class WindowedStream:
             raise InvalidError(
                 "join needs a windowed stream", hint="call key_by(...).window(...) on the other side, too"
             )
-        for side in (self, other):
-            if side._spec.trigger is not None and not side._spec.closes:
-                raise InvalidError(
-                    "windows with a trigger cannot be joined",
-                    hint="leave the trigger out, or pass on_close=True on both sides",
-                    step=side._step,
-                )
         if self._key != other._key or self._spec.windows != other._spec.windows:
             raise InvalidError(
                 "both sides of a join need the same key and the same windows",
                 detail=f"{self._spec.windows} by {self._key}, {other._spec.windows} by {other._key}",
             )
+        if self._has_trigger or other._has_trigger:
+            return self._join_panes(other, kind, where, suffix, id)
         aligned = isinstance(self._spec.windows, Counting) or not self._assigner.merges
         closes = self._spec.closes and other._spec.closes and self._watermark is not None
         # A row has no partner only when its window has closed for both sides.
@@ -454,6 +452,37 @@ class WindowedStream:
         # All rows of a window come in one epoch, those of both sides.
         step = within_epoch(self._builder, self._window_key, lambda: join().step)
         return self._keyed_stream._stream_of(step)
+
+    @property
+    def _has_trigger(self) -> bool:
+        """Has it a trigger that is more than the close of each window?"""
+        return self._spec.trigger is not None and not self._spec.closes
+
+    def _join_panes(
+        self, other: WindowedStream, kind: JoinKind, where: str | None, suffix: str, id: str | None
+    ) -> Stream:
+        """The panes of the windows of both sides: each is the join of the rows that it released."""
+        spec = self._spec
+        if spec != other._spec or spec.trigger is None:
+            raise InvalidError(
+                "both sides of a join need the same trigger, mode, allowed lateness and panes",
+                detail=f"{spec}, {other._spec}",
+                hint="pass the same options to window() on both sides",
+                step=self._base,
+            )
+        both = BothSides.of(self._builder, (self._step, other._step), self._key)
+        watermark = bound_of_both(self._builder, both, (self._watermark, other._watermark))
+        steps = replace(self._steps, assigned=both.step, watermark=watermark, base=both.base)
+        rows = steps.released()
+        more = (PANE,) if spec.mode == "discarding" else ()
+        key = (*self._window_key, *more)
+
+        def build() -> str:
+            left, right = (self._keyed_stream._stream_of(both.side(n, rows, more)) for n in (0, 1))
+            joined = left.join(right, list(key), kind, where=where, suffix=suffix)
+            return joined.step if kind not in ("right", "full") else with_key(joined, key, more, suffix)
+
+        return self._keyed_stream._stream_of(steps.panes(build, id=id, shows=spec.panes))
 
     def _windows_with(self, other: WindowedStream) -> tuple[str, str]:
         """The steps with the rows of both sides, in the windows that they make together."""

@@ -67,6 +67,23 @@ def test_a_row_is_late_when_its_window_has_just_ended(windows: Windows, second: 
         assert late() == counts, reached
 
 
+def test_windows_with_gaps_are_allowed_with_a_note(caplog: pytest.LogCaptureFixture) -> None:
+    run = Run()
+    windowed = run.stream.key_by("k").window(sliding("2s", "1m"))
+    (told,) = caplog.messages
+    assert "slide of the windows of step 's.watermark' is above their size" in told
+    windowed.aggregate(n="count(*)").view("v")
+    run.stream.hop("2s", "1m").view("w")
+    assert len(caplog.messages) == 2
+    run.stream.key_by("k").window(sliding("2s", "2s")).aggregate(n="count(*)").view("x")
+    run.stream.hop("2s", "1s").view("y")
+    assert len(caplog.messages) == 2
+    assert run.pond.explain().count("note: rows between two windows are in none") == 2
+    run.step([row("a", 1, 1), row("a", 1, 2)])
+    assert run.pond.read("v").column("n").to_pylist() == [1]
+    assert {n for step, n in run.pond.head().counts.items() if step.startswith("no_window/")} == {1}
+
+
 @pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
 def test_rows_that_never_fired_are_emitted_where_several_watermarks_bound_them(names: Any) -> None:
     pond = millpond.open("memory://", engine="inline", checks=True, parallelism=2)
@@ -234,6 +251,67 @@ def test_sessions_close_on_both_sides_or_on_none() -> None:
     by_key = run.stream.key_by("k")
     with pytest.raises(InvalidError, match="close together"):
         by_key.window(sessions("5s"), on_close=True).join(by_key.window(sessions("5s")))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {},
+        {"on_close": True},
+        {"trigger": repeatedly(after_count(3))},
+        {"trigger": repeatedly(after_count(2)), "mode": "discarding"},
+        {"trigger": repeatedly(after_count(2)), "allowed_lateness": "1s"},
+        {"trigger": repeatedly(after_count(2)), "panes": True},
+    ],
+)
+def test_joined_windows_need_the_same_trigger_on_both_sides(other: Any) -> None:
+    run = Run()
+    by_key = run.stream.key_by("k")
+    one = by_key.window(tumbling("5s"), trigger=repeatedly(after_count(2)))
+    for sides in (
+        (one, by_key.window(tumbling("5s"), **other)),
+        (by_key.window(tumbling("5s"), **other), one),
+    ):
+        with pytest.raises(InvalidError, match="need the same trigger, mode, allowed lateness and panes"):
+            sides[0].join(sides[1])
+
+
+@pytest.mark.parametrize("kind", ["right", "full"])
+@pytest.mark.parametrize("mode", ["retracting", "accumulating", "discarding"])
+def test_rows_without_a_left_side_are_in_the_pane_of_their_window(kind: Any, mode: Any) -> None:
+    run = Run()
+    other = MemorySource({"k": str, "n": int, "at": datetime.datetime})
+    options: dict[str, Any] = {"trigger": repeatedly(after_count(2)), "mode": mode}
+    right = run.pond.stream("r", other).watermark("at", "0s").key_by("k").window(tumbling("5s"), **options)
+    joined = run.stream.key_by("k").window(tumbling("5s"), **options).join(right, kind)
+    assert "pane_right" not in joined.columns
+    joined.view("v")
+    other.push([row("a", 1, 1)])
+    run.step([row("b", 5, 1)])
+    assert run.pond.read("v").num_rows == 0
+    other.push([row("a", 2, 2)])
+    run.step()
+    found = [(r["k"], r["window_end"], r["n"], r["n_right"]) for r in run.pond.read("v").to_pylist()]
+    assert sorted(found) == [("a", at(5), None, 1), ("a", at(5), None, 2)]
+    run.step([row("a", 3, 3), row("a", 4, 3)])
+    found = [(r["n"], r["n_right"]) for r in run.pond.read("v").to_pylist()]
+    kept = [] if kind == "right" else [(3, None), (4, None)]
+    alone = [(None, 1), (None, 2), *kept]
+    pairs = [(n, m) for n in (3, 4) for m in (1, 2)]
+    assert sorted(found, key=str) == sorted(alone if mode == "discarding" else pairs, key=str)
+
+
+def test_rows_after_the_last_pane_of_a_join_are_late() -> None:
+    run = Run()
+    by_key = run.stream.key_by("k")
+    one = by_key.window(tumbling("5s"), trigger=after_count(2))
+    one.join(by_key.window(tumbling("5s"), trigger=after_count(2))).view("v")
+    run.step([row("a", 1, 1)])  # on both sides
+    assert run.pond.read("v").num_rows == 1
+    run.step([row("a", 2, 1)])
+    assert run.pond.read("v").num_rows == 1
+    step = next(s for s in run.pond.plan.nodes if s.endswith(".trigger"))
+    assert run.pond.late(step).num_rows == 2
 
 
 def test_sessions_with_different_gaps_cannot_be_joined() -> None:
