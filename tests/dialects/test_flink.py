@@ -144,7 +144,10 @@ REFUSED = {
     "'scan.startup.specific-offsets' = '42')": "cannot be '42'",
     "CREATE TABLE x (a INT) WITH ('connector' = 'kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'b:9092', "
     "'scan.startup.mode' = 'latest-offset', 'format' = 'avro')": "cannot be 'avro'",
-    f"CREATE TABLE x (a INT, o BIGINT METADATA FROM 'offset') WITH ({KAFKA})": "METADATA FROM 'offset'",
+    f"CREATE TABLE x (a INT, o BIGINT METADATA FROM 'leader-epoch') WITH ({KAFKA})": "METADATA FROM 'leader-epoch'",
+    "CREATE TABLE x (a INT, o BIGINT METADATA FROM 'offset')": "METADATA FROM 'offset'",
+    "CREATE TABLE x (a INT, o BIGINT METADATA FROM 'offset') WITH ('connector' = 'filesystem', 'path' = 'p', "
+    "'format' = 'json', 'source.monitor-interval' = '1 s')": "METADATA FROM 'offset'",
     "CREATE TABLE x (a INT) WITH ('connector' = 'filesystem', 'path' = 'p', 'format' = 'json')": "monitor-interval",
     "CREATE TABLE x (a MULTISET<INT>)": "MULTISET<INT>",
     "CREATE TABLE x (a INT) DISTRIBUTED BY (a) INTO 4 BUCKETS": "DISTRIBUTED",
@@ -177,7 +180,8 @@ STATEMENTS = {
         "start = 'earliest', topic = 't') FORMAT DEBEZIUM ENCODE JSON"
     ),
     f"CREATE TABLE x (a INT, kafka_offset BIGINT METADATA FROM 'offset' VIRTUAL) "
-    f"WITH ({KAFKA}, 'scan.startup.mode' = 'earliest-offset')": """CREATE SOURCE "x" ("a" INTEGER, "kafka_offset" BIGINT) """
+    f"WITH ({KAFKA}, 'scan.startup.mode' = 'earliest-offset')": """CREATE SOURCE "x" ("a" INTEGER, "kafka_offset" BIGINT """
+    """METADATA FROM 'offset') """
     "WITH (connector = 'kafka', topic = 't', brokers = 'b:9092', format = 'json', start = 'earliest')",
     "CREATE TABLE x (a INT PRIMARY KEY NOT ENFORCED, b TIMESTAMP_LTZ(3)) WITH ('connector' = 'upsert-kafka', "
     "'topic' = 't', 'properties.bootstrap.servers' = 'b:9092', 'key.format' = 'json', 'value.format' = 'json')": (

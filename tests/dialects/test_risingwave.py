@@ -20,6 +20,9 @@ STATEMENTS = {
         "CREATE SOURCE s (a INT) WITH (connector = 'kafka', topic = 't', brokers = 'b:9092', "
         "start = '2023-11-14 22:13:20.123000') FORMAT PLAIN ENCODE JSON"
     ),
+    f"CREATE TABLE s (a INT, PRIMARY KEY (k)) INCLUDE KEY AS k INCLUDE header 'h' VARCHAR AS h WITH ({KAFKA}) "
+    "FORMAT UPSERT ENCODE JSON": "CREATE TABLE s (a INT, PRIMARY KEY (k)) INCLUDE KEY AS k INCLUDE header 'h' VARCHAR "
+    "AS h WITH (connector = 'kafka', topic = 't', brokers = 'b:9092') FORMAT UPSERT ENCODE JSON",
     f"CREATE SINK s FROM v WITH ({KAFKA}, type = 'debezium')": (
         "CREATE SINK s FROM v WITH (connector = 'kafka', topic = 't', brokers = 'b:9092', mode = 'changelog', envelope = "
         "'debezium')"
@@ -59,7 +62,8 @@ def test_statements(sql: str, ours: str) -> None:
 
 REFUSED = {
     "CREATE SOURCE s (a INT) WITH (connector = 'datagen') FORMAT PLAIN ENCODE JSON": "connector 'datagen'",
-    f"CREATE SOURCE s (a INT) INCLUDE KEY AS k WITH ({KAFKA}) FORMAT PLAIN ENCODE JSON": "INCLUDE",
+    f"CREATE SOURCE s (a INT) INCLUDE PAYLOAD AS k WITH ({KAFKA}) FORMAT PLAIN ENCODE JSON": "INCLUDE PAYLOAD",
+    f"CREATE SOURCE s (a INT) INCLUDE KEY WITH ({KAFKA}) FORMAT PLAIN ENCODE JSON": "INCLUDE KEY needs a name",
     f"CREATE SOURCE s (a INT) WITH ({KAFKA}, x = '1') FORMAT PLAIN ENCODE JSON": "option 'x'",
     "CREATE TABLE t (*) FROM s TABLE 'public.t'": "(*)",
     "CREATE TABLE t (a INT) FROM s TABLE 'public.t'": "CREATE TABLE … FROM source",

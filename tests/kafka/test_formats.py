@@ -170,7 +170,7 @@ def test_debezium_events(make_topic: Any, tmp_path: Path) -> None:
     topic.send(events)
     topic.send([None, event("d", {"id": 9}, None)])  # a tombstone; a delete that comes again
     topic.send([event("d", None, None)], key=b'{"id": 4}')
-    topic.send([event("t", None, None), {"no": "event"}, b"{", event("c", None, {"who": "x"})])
+    topic.send([event("x", None, None), {"no": "event"}, b"{", event("c", None, {"who": "x"})])
     with opened(tmp_path / "p") as pond:
         pond.sql(
             "CREATE TABLE t (id BIGINT PRIMARY KEY, who TEXT, at TIMESTAMP, day DATE, price DECIMAL(10, 2), large TEXT)"
@@ -185,7 +185,7 @@ def test_debezium_events(make_topic: Any, tmp_path: Path) -> None:
         ]
         reasons = "\n".join(pond.errors()["reason"].to_pylist())
         assert pond.errors().num_rows == 4
-        assert f"{topic.name}, partition 0, offset 10: an event with op 't' cannot be applied" in reasons
+        assert f"{topic.name}, partition 0, offset 10: an event with op 'x' cannot be applied" in reasons
         assert "key column 'id' has no value" in reasons
 
 
@@ -245,11 +245,11 @@ def test_upserts_are_a_dict_over_crashes(
     left = [0]
     real = KafkaChanges._tables
 
-    def fragile(self: KafkaChanges, messages: Any) -> Any:
+    def fragile(self: KafkaChanges, *args: Any) -> Any:
         left[0] -= 1
         if left[0] == 0:
             raise Crash
-        return real(self, messages)
+        return real(self, *args)
 
     monkeypatch.setattr(KafkaChanges, "_tables", fragile)
     crashes = 0

@@ -195,6 +195,7 @@ def test_views_are_listed_paged_and_looked_up(client: httpx.Client) -> None:
         (b'{"rows": [{"id": %d, "who": "json"}]}', "application/json; charset=utf-8"),
         (b'{"id": %d, "who": "ndjson"}\n\n', "application/x-ndjson"),
         (b"who,id\ncsv,%d\n", "text/csv"),
+        (b'\xef\xbb\xbf"who",id\r\n"c\n""s""v",%d', "text/csv"),
     ],
 )
 def test_rows_in_every_format(client: httpx.Client, body: bytes, media: str) -> None:
@@ -242,6 +243,9 @@ def test_rows_that_do_not_fit_write_nothing(client: httpx.Client) -> None:
     )
     error(client.post("/v1/tables/orders", json=[{"id": 902}]), 400)  # who is NOT NULL
     error(client.post("/v1/tables/orders", content=b"id\n1,2\n", headers={"Content-Type": "text/csv"}), 400)
+    lines = b'id,who\n903,"two\nlines"\n\nx,y\n'
+    found = error(client.post("/v1/tables/orders", content=lines, headers={"Content-Type": "text/csv"}), 400)
+    assert "row 2 does not fit" in str(found["message"])
     plain = error(client.post("/v1/tables/orders", content=b"x", headers={"Content-Type": "text/plain"}), 415)
     assert plain["detail"] == "Content-Type is 'text/plain'" and "text/csv" in str(plain["hint"])
     error(client.post("/v1/tables/orders", content=b"[]"), 415)

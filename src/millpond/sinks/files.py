@@ -30,12 +30,12 @@ from millpond.plan.sink_settings import Guarantee, SinkMode
 from millpond.secret_references import resolved
 from millpond.sinks.delivery import Delivery, RefusedRow, SinkBinding, row_text
 from millpond.sinks.json_rows import json_lines, json_text
+from millpond.sources.partition_folders import NO_VALUE
 from millpond.state.store.store import MissingError, Store, open_store
 
 FileFormat = Literal["parquet", "json", "csv"]
 POND, SINK, EPOCH = b"millpond.pond", b"millpond.sink", b"millpond.epoch"  # in the metadata of Parquet files
 RECORDS = "_millpond"  # the folder of records; readers of folders ignore names that begin with _
-NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _SEGMENT_MAX = 200  # bytes of a folder name
 _ESCAPED = re.compile(r"[\x00-,/:-@\[-^`{-}\x7f-\x9f]|\s")  # of ASCII, all but letters, digits, and - . _ ~
 _WRITERS = 4  # files of one delivery that are written at the same time
@@ -143,7 +143,7 @@ class FilesWriter:
         files, refused = [], []
         for values, rows in _groups(delivery.rows, self._sink.partition_by):
             pairs = zip(self._sink.partition_by, values, strict=True)
-            folders = [f"{quote(name, safe='')}={_folder(value)}" for name, value in pairs]
+            folders = [f"{_escaped(name)}={_folder(value)}" for name, value in pairs]
             reason = ""
             if max(len(folder.encode()) for folder in folders) > _SEGMENT_MAX:
                 reason = f"a value of {', '.join(self._sink.partition_by)} is too long for a folder"
@@ -191,7 +191,11 @@ def _folder(value: Any) -> str:
     'Zürich'
     """
     text = "" if value is None else value if isinstance(value, str) else json_text(value).strip('"')
-    return _ESCAPED.sub(lambda found: quote(found[0], safe=""), text) or NO_VALUE
+    return _escaped(text) or NO_VALUE
+
+
+def _escaped(text: str) -> str:
+    return _ESCAPED.sub(lambda found: quote(found[0], safe=""), text)
 
 
 def _encoded(rows: pa.Table, kind: FileFormat, metadata: dict[bytes, bytes]) -> bytes:

@@ -43,10 +43,11 @@ from millpond.plan.backfill import FROM_NOW
 from millpond.secret_references import check_references, resolved_address
 from millpond.sources import schema_fit, text_format
 from millpond.sources.avro_format import AvroFormat
-from millpond.sources.file_format import BadFileError, FileFacts, FileFormat, FileRange
+from millpond.sources.file_format import ERROR, BadFileError, FileFacts, FileFormat, FileRange
 from millpond.sources.folder import Folder, Found, open_folder
 from millpond.sources.orc_format import OrcFormat
 from millpond.sources.parquet_format import ParquetFormat
+from millpond.sources.partition_folders import check_partitions, folder_values, with_folder_values
 from millpond.sources.source import Advance, Poll, Split
 from millpond.sources.text_format import PLAIN_CSV, CsvOptions, TextFormat
 from millpond.state.tables.table_spec import TableSpec
@@ -85,7 +86,8 @@ class FileSource(KeepsHistory, ReadsEncoded, RereadsColumns, StoredWithSchema):
     `path` is a folder or an address that Arrow can open (``s3://...``); `pattern` chooses files, as in
     ``"*.parquet"`` or ``"orders/*"``.  `schema` is Arrow's, a dict of types or a dataclass; without it the
     columns are those of the first file.  A file must have all columns, in these types or narrower ones;
-    others it has are left out.
+    others it has are left out.  Columns in `partition_by` are in the names of folders, as in
+    ``dt=2024-05-01``.
 
     >>> import tempfile, pyarrow.parquet
     >>> folder = tempfile.mkdtemp()
@@ -101,6 +103,7 @@ class FileSource(KeepsHistory, ReadsEncoded, RereadsColumns, StoredWithSchema):
     pattern: str | None = None
     bounded: bool = False  # no file will be added: when all are read, the source has ended
     csv: CsvOptions = PLAIN_CSV
+    partition_by: tuple[str, ...] = ()
     # What this process knows about versions of files.
     _facts: dict[Found, FileFacts] = field(
         default_factory=dict, compare=False, repr=False, metadata={"durable": False}
@@ -137,17 +140,20 @@ class FileSource(KeepsHistory, ReadsEncoded, RereadsColumns, StoredWithSchema):
                 hint=f"FileSource({folder or '.'!r}, pattern={name!r})",
             )
         object.__setattr__(self, "path", path if "://" in path else str(Path(path).expanduser().absolute()))
+        names = (self.partition_by,) if isinstance(self.partition_by, str) else tuple(self.partition_by)
+        object.__setattr__(self, "partition_by", names)
         if self.schema is None:
             self._folder.check()
             object.__setattr__(self, "schema", self._inferred())
         else:
             object.__setattr__(self, "schema", schema_fit.declared(schema_of(self.schema)))
+        check_partitions(self.partition_by, self.schema)
         if self.format in ("json", "csv"):
-            text_format.check_types(self.format == "csv", self.schema)
-        if self.format == "text" and [f.type for f in self.schema] != [pa.string()]:
+            text_format.check_types(self.format == "csv", self._inside)
+        if self.format == "text" and [f.type for f in self._inside] != [pa.string()]:
             raise InvalidError(
                 "lines of text are one column of text",
-                detail=f"columns are {', '.join(f'{f.name} {f.type}' for f in self.schema)}",
+                detail=f"columns are {', '.join(f'{f.name} {f.type}' for f in self._inside)}",
             )
 
     @property
@@ -267,7 +273,11 @@ class FileSource(KeepsHistory, ReadsEncoded, RereadsColumns, StoredWithSchema):
         piece = FileRange(what["first"], what["last"], split.rows, split.bytes)
         try:
             file = self._same(what)
-            yield from self._format.read(self._folder, file, piece, self.schema, columns, texts)
+            values = folder_values(file.path, self.partition_by, self.schema)
+            inside = [name for name in columns if name not in values]
+            for table in self._format.read(self._folder, file, piece, self._inside, inside, texts):
+                is_bad = not values or ERROR in table.column_names
+                yield table if is_bad else with_folder_values(table, values, columns)
             if self._folder.find(file.path) != file:
                 self._same(what)  # its content must not change while it is read
         except FileNotFoundError as error:
@@ -301,8 +311,14 @@ class FileSource(KeepsHistory, ReadsEncoded, RereadsColumns, StoredWithSchema):
         if facts is None:
             if len(self._facts) >= _FACTS_MAX:
                 self._facts.clear()
-            facts = self._facts[file] = self._format.look(self._folder, file, self.schema)
+            folder_values(file.path, self.partition_by, self.schema)
+            facts = self._facts[file] = self._format.look(self._folder, file, self._inside)
         return facts
+
+    @property
+    def _inside(self) -> pa.Schema:
+        """The columns that are in files."""
+        return pa.schema([field for field in self.schema if field.name not in self.partition_by])
 
     def _inferred(self) -> pa.Schema:
         """The columns of the first file that can be read."""
@@ -311,7 +327,10 @@ class FileSource(KeepsHistory, ReadsEncoded, RereadsColumns, StoredWithSchema):
             if not file.legible or file.problem is not None:
                 continue
             try:
-                return schema_fit.inferred(self._format.infer(self._folder, file))
+                found = self._format.infer(self._folder, file)
+                folders = [pa.field(name, pa.string()) for name in self.partition_by]
+                inside = [field for field in found if field.name not in self.partition_by]
+                return schema_fit.inferred(pa.schema([*inside, *folders]))
             except FileNotFoundError:
                 continue
             except BadFileError as error:

@@ -20,6 +20,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
@@ -29,7 +30,7 @@ from millpond.flow.schemas import schema_of
 from millpond.operators.source_traits import KeepsHistory, PartitionLag, ReportsLag
 from millpond.plan.backfill import FROM_NOW
 from millpond.secret_references import check_references
-from millpond.sources import kafka_client, schema_fit
+from millpond.sources import kafka_client, kafka_metadata, schema_fit
 from millpond.sources.file_format import bad_rows
 from millpond.sources.kafka_client import Client, Cluster, Topic
 from millpond.sources.kafka_reader import reader
@@ -43,16 +44,6 @@ _SPLITS_PER_POLL = 8  # the minimum, if there are enough rows: so that all tasks
 _FEW_ROWS = 10_000  # a poll for more rows measures the size of messages
 _ROW_BYTES = 1 << 10  # assumed until it is measured
 ALL = -1  # in offsets to start from: every partition that is not named
-
-# Columns with these names are not in the message: they are Kafka's metadata.
-METADATA: dict[str, tuple[pa.DataType, ...]] = {
-    "kafka_partition": (pa.int32(), pa.int64()),
-    "kafka_offset": (pa.int64(),),
-    "kafka_timestamp": tuple(pa.timestamp(unit) for unit in ("ms", "us", "ns")),
-    "kafka_key": (pa.string(), pa.binary()),
-    "kafka_headers": (pa.map_(pa.string(), pa.binary()),),
-    "kafka_topic": (pa.string(),),
-}
 
 
 @dataclass(frozen=True)
@@ -74,7 +65,8 @@ class KafkaSource(KeepsHistory, ReportsLag):
     `start` says where a new pond begins: ``"earliest"``, ``"latest"``, a time such as
     ``"2026-05-01 12:00:00"`` (UTC), or offsets such as ``"offset:100"`` and ``"offset:0=100,1=250"``;
     partitions that are added later are read from their beginning.  Columns named `kafka_partition`,
-    `kafka_offset`, `kafka_timestamp`, `kafka_key`, `kafka_headers` and `kafka_topic` have the metadata.
+    `kafka_offset`, `kafka_timestamp`, `kafka_key`, `kafka_headers` and `kafka_topic` have the metadata;
+    `metadata` names other columns, as in ``{"sent_at": "timestamp", "trace": "header:trace"}``.
     `client` has further settings of librdkafka, as in ``{"security.protocol": "ssl"}``; they are stored with
     the pond, so secrets are references such as ``"${env:PASSWORD}"``.
 
@@ -92,6 +84,7 @@ class KafkaSource(KeepsHistory, ReportsLag):
     descriptor: bytes = field(default=b"", repr=False)  # of Protobuf: a FileDescriptorSet
     message: str = ""  # of Protobuf: the full name of the message
     delimiter: str = ","  # of CSV
+    metadata: tuple[tuple[str, str], ...] = ()  # or a mapping: columns that are not in the messages
     _row_bytes: list[int] = field(
         default_factory=lambda: [_ROW_BYTES], compare=False, repr=False, metadata={"durable": False}
     )
@@ -105,11 +98,11 @@ class KafkaSource(KeepsHistory, ReportsLag):
         given: Any = self.client
         pairs = given.items() if isinstance(given, Mapping) else given
         object.__setattr__(self, "client", tuple(sorted((str(k), str(v)) for k, v in pairs)))
+        given = self.metadata
+        pairs = given.items() if isinstance(given, Mapping) else given
+        object.__setattr__(self, "metadata", tuple((str(name), str(field)) for name, field in pairs))
         object.__setattr__(self, "schema", schema_fit.declared(schema_of(self.schema)))
-        for column in self.schema:
-            if column.name in METADATA and column.type not in METADATA[column.name]:
-                wanted = " or ".join(map(str, METADATA[column.name]))
-                raise InvalidError(f"column {column.name!r} is {wanted}", detail=f"got {column.type}")
+        _ = self.about
         if not self._inside.names:
             raise InvalidError("a Kafka source needs a column that is in the messages")
         for text in (self.registry, *(value for _, value in self.client)):
@@ -284,22 +277,30 @@ class KafkaSource(KeepsHistory, ReportsLag):
     def _tables(
         self, decoder: MessageFormat, messages: list[Any], columns: Sequence[str]
     ) -> Iterator[pa.Table]:
+        wrong = kafka_metadata.misfits(messages, self.schema, self.about)
+        if wrong:
+            yield self._refused(messages, wrong)
+            messages = [message for n, message in enumerate(messages) if n not in wrong]
+            if not messages:
+                return
         good, bad = decoder.decode([message.value() for message in messages])
         if bad:
-            rows = [(messages[i].value() or b"").decode("utf-8", "backslashreplace") for i, _ in bad]
-            yield bad_rows(rows, [f"{self.place(messages[i])}: {reason}" for i, reason in bad])
+            yield self._refused(messages, dict(bad))
         if not good:
             return
         table = pa.concat_tables(good)
-        about = [name for name in columns if name in METADATA]
+        about = {name: field for name, field in self.about.items() if name in columns}
         if about:
             out = {index for index, _ in bad}
             kept = [message for i, message in enumerate(messages) if i not in out] if out else messages
-            for name in about:
-                table = table.append_column(
-                    self.schema.field(name), _about(name, kept, self.schema.field(name).type)
-                )
+            for name, values in kafka_metadata.columns_of(kept, self.schema, about):
+                table = table.append_column(self.schema.field(name), values)
         yield table.select(list(columns))
+
+    def _refused(self, messages: Sequence[Any], reasons: Mapping[int, str]) -> pa.Table:
+        """The error rows of messages, by their numbers."""
+        texts = [(messages[n].value() or b"").decode("utf-8", "backslashreplace") for n in reasons]
+        return bad_rows(texts, [f"{self.place(messages[n])}: {why}" for n, why in reasons.items()])
 
     # -- inside -----------------------------------------------------------------
 
@@ -319,7 +320,13 @@ class KafkaSource(KeepsHistory, ReportsLag):
     @property
     def _inside(self) -> pa.Schema:
         """The columns that the messages bring."""
-        return pa.schema([column for column in self.schema if column.name not in METADATA])
+        about = self.about
+        return pa.schema([column for column in self.schema if column.name not in about])
+
+    @cached_property
+    def about(self) -> dict[str, str]:
+        """The metadata by column."""
+        return kafka_metadata.fields_of(self.schema, dict(self.metadata))
 
     def _start_offsets(self) -> dict[int, int] | None:
         """The offsets of ``"offset:100"`` or ``"offset:0=100,1=250"``, by partition; other forms are None."""
@@ -376,21 +383,6 @@ def _in_step(ranges: Mapping[int, tuple[int, int]], max_rows: int, row_bytes: in
             last_one = round_splits.pop()
             splits += [*round_splits, Split(last_one.what, last_one.rows, last_one.bytes, last_one.partition)]
     return splits
-
-
-def _about(name: str, messages: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    if name == "kafka_partition":
-        return pa.array([m.partition() for m in messages], kind)
-    if name == "kafka_offset":
-        return pa.array([m.offset() for m in messages], kind)
-    if name == "kafka_timestamp":
-        found = [m.timestamp() for m in messages]
-        return pa.array([at if kind_of else None for kind_of, at in found], pa.timestamp("ms")).cast(kind)
-    if name == "kafka_headers":
-        return pa.array([m.headers() for m in messages], kind)
-    if name == "kafka_topic":
-        return pa.array([m.topic() for m in messages], kind)
-    return pa.array([m.key() for m in messages], pa.binary()).cast(kind)
 
 
 def _partitions(position: Any, topic: str) -> dict[int, tuple[int, int]]:

@@ -3,14 +3,17 @@
 Law: messages of one key are in one partition and apply in the order of their offsets.  Connectors deliver at
 least once: a change that comes again changes nothing.
 
-*Upsert*: a message puts the row of its key; one without a value deletes it.  *Debezium*: events with the row
+*Upsert*: a message puts the row of its key; one without a value deletes it.  The primary key is in the
+message, or is the key of the message as it is.  *Debezium*: events with the row
 before and after; a message without a value (a tombstone, for compaction) says nothing new and is passed over.
+A truncation removes all rows before it; it is applied if the topic has one partition, because only the
+changes of one partition have an order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -19,9 +22,9 @@ import pyarrow as pa
 from millpond.errors import InvalidError
 from millpond.operators.replicated_table import LOG_FIELDS, PUT, SEQUENCE
 from millpond.operators.source_traits import PartitionLag
-from millpond.sources import avro_messages, schema_registry
+from millpond.sources import avro_messages, kafka_metadata, schema_registry
 from millpond.sources.file_format import bad_rows
-from millpond.sources.kafka import METADATA, KafkaSource
+from millpond.sources.kafka import KafkaSource
 from millpond.sources.kafka_reader import reader
 from millpond.sources.message_values import (
     NO_FORM,
@@ -41,7 +44,12 @@ from millpond.sources.source import Advance, Poll, Split
 from millpond.state.tables.table_spec import TableSpec
 
 Row = dict[str, Any]
+Logged = tuple[bool | None, Row]  # put, deleted, or (None) all rows are gone
 Forms = Mapping[str, Form]
+_NO_ORDER = (
+    "a truncation has no order among the changes of other partitions: the topic must have one partition"
+)
+_OLD_TABLE = "this table was defined before truncations were applied: define it again"
 _UNAVAILABLE = object()  # of a large value that the update did not touch
 
 
@@ -71,6 +79,7 @@ class KafkaChanges:
     form: Literal["upsert", "debezium"]
     decimals: Decimals = ""  # how they are written in messages without a schema
     times: Times = "adaptive"
+    truncates: bool = False  # a row without `PUT` says that all rows before it are gone
 
     append_only: ClassVar[bool] = True
 
@@ -80,8 +89,14 @@ class KafkaChanges:
                 f"changes are read from JSON or Avro, not from {self.source.format!r}",
                 hint=f"FORMAT {self.form.upper()} ENCODE JSON, or AVRO",
             )
-        if taken := [f.name for f in self.source.schema if f.name in METADATA]:
-            raise InvalidError(f"column {taken[0]!r} belongs to a message, and a row comes from several")
+        about = self.source.about
+        for name in self.key:
+            if name not in about or self._key_is_of_the_message:
+                continue
+            raise InvalidError(
+                f"column {name!r} with the {about[name]} of messages cannot be in the primary key",
+                hint="FORMAT UPSERT can have the key of messages as its whole primary key",
+            )
 
     @property
     def schema(self) -> pa.Schema:
@@ -97,7 +112,13 @@ class KafkaChanges:
         return self.source.lag(position)
 
     def poll(self, position: Any, seen: pa.Table | None, max_rows: int) -> Poll:
-        return self.source.poll(position, seen, max_rows)
+        poll = self.source.poll(position, seen, max_rows)
+        partitions = set() if position is None else {*position["partitions"]}
+        for split in poll.splits:
+            partitions |= split.what.get("begin", {}).keys()
+        if not self.truncates or len(partitions) > 1:
+            return poll
+        return replace(poll, splits=tuple(replace(s, what={**s.what, "only": True}) for s in poll.splits))
 
     def advance(
         self, position: Any, admitted: Sequence[Split], rejects: Sequence[tuple[str, str]]
@@ -111,11 +132,13 @@ class KafkaChanges:
         topic = self.source.topic
         with reader(self.source.cluster, (topic, p, first)) as one:
             for messages in one.messages(topic, p, first, last):
-                for table in self._tables(messages):
+                for table in self._tables(messages, split.what.get("only", False)):
                     yield table if "_error" in table.column_names else table.select(list(columns))
 
-    def _tables(self, messages: Sequence[Any]) -> Iterator[pa.Table]:
+    def _tables(self, messages: Sequence[Any], only: bool = False) -> Iterator[pa.Table]:
+        """The changes of messages; `only` says that the topic has no other partitions."""
         values, bad = self._values(messages)
+        bad |= kafka_metadata.misfits(messages, self.source.schema, self.source.about)
         rows: list[Row] = []
         offsets: list[int] = []
         kept_lists: list[list[int] | None] = []
@@ -124,6 +147,8 @@ class KafkaChanges:
                 continue
             try:
                 found = list(self._changes(values[number], message))
+                if not only and any(put is None for put, _ in found):
+                    raise BadMessageError(_NO_ORDER)
             except BadMessageError as error:
                 bad[number] = str(error)
                 continue
@@ -142,6 +167,10 @@ class KafkaChanges:
             chosen = [n for n in good if offsets[n] not in bad]
             if len(chosen) < len(good):
                 table = table.take(pa.array([good.index(n) for n in chosen], pa.int64()))
+            come_from = [messages[offsets[n]] for n in chosen]
+            for name, column in kafka_metadata.columns_of(come_from, self.source.schema, self.source.about):
+                place = table.column_names.index(name)
+                table = table.set_column(place, self.source.schema.field(place), column)
             log = [
                 pa.array([rows[n][SEQUENCE] for n in chosen], pa.int64()),
                 pa.array([rows[n][PUT] for n in chosen], pa.bool_()),
@@ -224,15 +253,25 @@ class KafkaChanges:
         except UnicodeDecodeError as error:
             raise BadMessageError(f"the key is neither JSON nor text: {error}") from error
 
-    def _changes(self, found: _Decoded, message: Any) -> Iterator[tuple[bool, Row]]:
+    def _changes(self, found: _Decoded, message: Any) -> Iterator[Logged]:
         if self.form == "upsert":
             yield from self._upsert(found, message)
         elif found.value is not None:
             yield from self._event(found, message)
 
-    def _upsert(self, found: _Decoded, message: Any) -> Iterator[tuple[bool, Row]]:
-        key, forms = self._key_of(message)
+    def _upsert(self, found: _Decoded, message: Any) -> Iterator[Logged]:
         value = found.value
+        if self._key_is_of_the_message:
+            if message.key() is None:
+                raise BadMessageError("the message has no key")
+            if value is None:
+                yield False, {}
+            elif isinstance(value, dict):
+                yield True, self._typed(value, found.forms())
+            else:
+                raise BadMessageError("not an object")
+            return
+        key, forms = self._key_of(message)
         if value is None:
             if len(key) < len(self.key):
                 raise BadMessageError(f"a deletion needs the key ({', '.join(self.key)}) as a JSON object")
@@ -243,7 +282,7 @@ class KafkaChanges:
         forms = {**forms, **{name: form for name, form in found.forms().items() if name in value}}
         yield True, self._keyed(self._typed({**key, **value}, forms))
 
-    def _event(self, found: _Decoded, message: Any) -> Iterator[tuple[bool, Row]]:
+    def _event(self, found: _Decoded, message: Any) -> Iterator[Logged]:
         event = found.value
         if not isinstance(event, dict):
             raise BadMessageError("not an event of Debezium: not an object")
@@ -263,6 +302,10 @@ class KafkaChanges:
             if any(given.get(k) is None for k in self.key):
                 given, forms = self._key_of(message)
             yield False, self._keyed(self._typed({k: given.get(k) for k in self.key}, forms))
+        elif op == "t":
+            if not self.truncates:
+                raise BadMessageError(_OLD_TABLE)
+            yield None, {}
         elif op == "m":
             return  # a message of the log, not a change
         else:
@@ -299,5 +342,13 @@ class KafkaChanges:
         return Unnamed(self.decimals or ("string" if self.form == "upsert" else ""), self.times)
 
     @cached_property
+    def _key_is_of_the_message(self) -> bool:
+        """Is the primary key the key of the message, whatever it is?"""
+        fields = [self.source.about.get(name) for name in self.key]
+        return self.form == "upsert" and fields == ["key"]
+
+    @cached_property
     def _readers(self) -> list[tuple[str, Reader]]:
-        return [(field.name, reader_of(field.type)) for field in self.source.schema]
+        """How the values of columns are read that are in the messages."""
+        about = self.source.about
+        return [(f.name, reader_of(f.type)) for f in self.source.schema if f.name not in about]

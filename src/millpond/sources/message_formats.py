@@ -6,7 +6,7 @@ Law 9: each value becomes a row, or is reported as bad with the reason; a bad on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ import pyarrow as pa
 from millpond.errors import InvalidError
 from millpond.sources import text_format
 from millpond.sources.avro_messages import AvroMessages
+from millpond.sources.csv_records import records_of
 from millpond.sources.json_values import parse_values
 from millpond.sources.protobuf_messages import ProtobufMessages
 from millpond.sources.text_format import CsvLines, JsonLines, halved
@@ -69,16 +70,29 @@ class CsvMessages:
     """A line without a header: values in the order of the columns; an empty value is NULL."""
 
     def __init__(self, schema: pa.Schema, delimiter: str) -> None:
-        self._lines = CsvLines(schema, schema.names, text_format.CsvOptions(delimiter=delimiter))
+        self._options = text_format.CsvOptions(delimiter=delimiter)
+        self._lines = CsvLines(schema, schema.names, self._options)
+        self._records = CsvLines(schema, schema.names, replace(self._options, multiline=True))
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
         lines = [(value or b"").rstrip(b"\r\n") for value in values]
-        filled = [n for n, line in enumerate(lines) if line and b"\n" not in line]
-        good, bad = halved(self._lines, [lines[n] for n in filled])
-        reasons = [(filled[n], reason) for n, reason in bad]
-        reasons += [(n, "there is no value") for n, line in enumerate(lines) if not line]
-        reasons += [(n, "a line end inside a line") for n, line in enumerate(lines) if b"\n" in line]
-        return good, sorted(reasons)
+        wrong = {n: "there is no value" for n, line in enumerate(lines) if not line}
+        folded = any(b"\n" in line for line in lines)
+        if folded:
+            wrong |= {n: why for n, line in enumerate(lines) if line and (why := self._not_one_record(line))}
+        filled = [n for n in range(len(lines)) if n not in wrong]
+        good, bad = halved(self._records if folded else self._lines, [lines[n] for n in filled])
+        wrong |= {filled[n]: reason for n, reason in bad}
+        return good, sorted(wrong.items())
+
+    def _not_one_record(self, line: bytes) -> str | None:
+        """Why a message with quotes or line ends is not a single record."""
+        if b"\n" not in line and b'"' not in line:
+            return None
+        found = records_of(line, self._options.marks)
+        if found[0].problem is not None:
+            return found[0].problem
+        return None if len(found) == 1 else "a line end inside a line"
 
 
 class BytesMessages:

@@ -7,8 +7,9 @@ block
 is halved until the bad lines are isolated.
 All columns are parsed, whichever are needed, so that the views do not affect which rows are bad.
 
-CSV has a header with the column names; an empty value is NULL, a quoted empty value is the empty string; a
-value cannot contain a line end.
+CSV has a header with the column names; an empty value is NULL, a quoted empty value is the empty string.
+A value of CSV contains a line end only with the option `multiline`: where a file can be divided is then not
+known without reading all of it, so it is one range.
 JSON dates are text.
 Files may be compressed (.gz, .bz2, .lz4, .zst); a compressed file is read as one range.
 """
@@ -30,16 +31,18 @@ import pyarrow.csv as arrow_csv
 import pyarrow.json as arrow_json
 
 from millpond.errors import InvalidError
+from millpond.sources.csv_records import LINE_BYTES_MAX, CsvMarks, CsvRecord, records, records_of
 from millpond.sources.file_format import BadFileError, FileFacts, FileRange, bad_rows, fetching
 from millpond.sources.folder import Folder, Found
 from millpond.sources.schema_fit import fit
 
 PIECE_BYTES_MIN, PIECE_BYTES_MAX = 1 << 20, 64 << 20  # of a file that is cut
 _BLOCK_BYTES = 4 << 20  # parsed at once
-_LINE_BYTES_MAX = 64 << 20  # a longer line is bad
 _SHOWN_BYTES = 1000  # of such a line in its error row
 _SAMPLE_BYTES = 64 << 10
 _INFER_BYTES = 1 << 20
+_UNCLOSED = "a quoted value is not closed on its line"
+_REMEDY = "; multiline = 'true' reads values with line ends"
 _PACKED = 5  # the assumed compression ratio
 _BOM = b"\xef\xbb\xbf"
 
@@ -64,6 +67,11 @@ class CsvOptions:
     header: bool = True  # the first line has the names of the columns; otherwise they come in their order
     quote: str = '"'
     null: str = ""  # a value without quotes that means NULL
+    multiline: bool = False  # values in quotes may contain line ends
+
+    @property
+    def marks(self) -> CsvMarks:
+        return CsvMarks(self.delimiter, self.quote)
 
 
 PLAIN_CSV = CsvOptions()
@@ -85,7 +93,11 @@ class TextFormat:
             sample = text.read(_INFER_BYTES)
         if len(sample) == _INFER_BYTES:
             sample = sample[: sample.rfind(b"\n") + 1] or sample
-        lines = [line for line in sample.removeprefix(_BOM).splitlines() if line.strip()]
+        sample = sample.removeprefix(_BOM)
+        if self.csv and self.options.multiline:
+            lines = [record.data for record in records_of(sample, self.options.marks) if not record.problem]
+        else:
+            lines = [line for line in sample.splitlines() if line.strip()]
         if not lines:
             raise BadFileError("it has no rows from which to infer the column types")
         try:
@@ -108,9 +120,10 @@ class TextFormat:
     def cut(self, folder: Folder, file: Found, facts: FileFacts, first: int, rows: int) -> FileRange:
         row_bytes: float = facts.parts
         packed = _compression(file.path) is not None
+        whole = packed or (self.csv and self.options.multiline)
         wanted = max(PIECE_BYTES_MIN, min(PIECE_BYTES_MAX, int(rows * row_bytes)))
         last = facts.end
-        if first + wanted < facts.end and not packed:
+        if first + wanted < facts.end and not whole:
             last = _next_line(folder, file, first + wanted, facts.end)
         size = last - first
         rows = self.rows_from(facts, first) - self.rows_from(facts, last)
@@ -142,11 +155,14 @@ class TextFormat:
                 start, stop = 0 if header is None else header.bytes, sys.maxsize
             else:
                 text.seek(start)
+            if self.csv and self.options.multiline:
+                yield from _record_tables(parser, file, records(text, start, self.options.marks), columns)
+                return
             done = start
             try:
                 for offset, block, length in blocks(text, start, stop):
                     if length:
-                        why = f"the line has {length} bytes, and at most {_LINE_BYTES_MAX} are read"
+                        why = f"the line has {length} bytes, and at most {LINE_BYTES_MAX} are read"
                         shown = block.decode("utf-8", "backslashreplace") + "…"
                         yield bad_rows([shown], [f"{file.path}, byte {offset}: {why}"])
                     else:
@@ -189,7 +205,7 @@ class TextReader:
         return self._get(lambda: self._bytes.read(size))
 
     def line(self) -> bytes:
-        return self._get(lambda: self._bytes.readline(_LINE_BYTES_MAX))
+        return self._get(lambda: self._bytes.readline(LINE_BYTES_MAX))
 
     def seek(self, place: int) -> None:
         with fetching(self._file):
@@ -220,11 +236,11 @@ def blocks(text: TextReader, start: int, stop: int) -> Iterator[tuple[int, bytes
         at += len(block)
         first = block.find(b"\n")
         if first < 0:
-            if line_bytes <= _LINE_BYTES_MAX:
+            if line_bytes <= LINE_BYTES_MAX:
                 waiting.append(block)
             line_bytes += len(block)
             continue
-        if line_bytes + first > _LINE_BYTES_MAX:
+        if line_bytes + first > LINE_BYTES_MAX:
             yield offset, b"".join([*waiting, block[:first]])[:_SHOWN_BYTES], line_bytes + first
             offset += line_bytes + first + 1
             block = block[first + 1 :]
@@ -236,7 +252,7 @@ def blocks(text: TextReader, start: int, stop: int) -> Iterator[tuple[int, bytes
         offset += len(data)
         waiting, line_bytes = [block[end:]], len(block) - end
     rest = b"".join(waiting)
-    if line_bytes > _LINE_BYTES_MAX:
+    if line_bytes > LINE_BYTES_MAX:
         yield offset, rest[:_SHOWN_BYTES], line_bytes
     elif rest:
         yield offset, rest, 0
@@ -250,7 +266,36 @@ def _tables(
         yield table.select(list(columns))
     if bad:
         rows = [line.decode("utf-8", "backslashreplace") for _, line, _ in bad]
-        yield bad_rows(rows, [f"{file.path}, byte {offset + at}: {reason}" for at, _, reason in bad])
+        places = [f"{file.path}, byte {offset + at}: {reason}" for at, _, reason in bad]
+        yield bad_rows(rows, [text + (_REMEDY if text.endswith(_UNCLOSED) else "") for text in places])
+
+
+def _record_tables(
+    parser: Lines, file: Found, blocks: Iterator[list[CsvRecord]], columns: Sequence[str]
+) -> Iterator[pa.Table]:
+    done = 0
+    try:
+        for block in blocks:
+            good, bad = parse_records(parser, block)
+            for table in good:
+                yield table.select(list(columns))
+            if bad:
+                rows = [record.data.decode("utf-8", "backslashreplace") for record, _ in bad]
+                yield bad_rows(rows, [f"{file.path}, byte {record.at}: {why}" for record, why in bad])
+            done = block[-1].at + len(block[-1].data) if block else done
+    except BadFileError as error:
+        row = json.dumps({"path": file.path}, ensure_ascii=False)
+        yield bad_rows([row], [f"nothing beyond byte {done} can be read: {error}"])
+
+
+def parse_records(
+    parser: Lines, found: Sequence[CsvRecord]
+) -> tuple[list[pa.Table], list[tuple[CsvRecord, str]]]:
+    """The rows of records in order, and the bad ones with the reason."""
+    complete = [record for record in found if record.problem is None]
+    good, bad = halved(parser, [record.data for record in complete])
+    wrong = [(record, record.problem) for record in found if record.problem is not None]
+    return good, sorted([*wrong, *((complete[n], why) for n, why in bad)], key=lambda one: one[0].at)
 
 
 def parse_lines(parser: Lines, data: bytes) -> tuple[list[pa.Table], list[tuple[int, bytes, str]]]:
@@ -339,7 +384,12 @@ class CsvLines:
     def __init__(self, schema: pa.Schema, header: Sequence[str], options: CsvOptions = PLAIN_CSV) -> None:
         self._schema = schema
         self._header = list(header)
-        self._parse = arrow_csv.ParseOptions(delimiter=options.delimiter, quote_char=options.quote or False)
+        self._whole = options.multiline  # each record is complete
+        self._parse = arrow_csv.ParseOptions(
+            delimiter=options.delimiter,
+            quote_char=options.quote or False,
+            newlines_in_values=options.multiline,
+        )
         self._convert = arrow_csv.ConvertOptions(
             column_types=pa.schema([f.with_nullable(True) for f in schema]),
             include_columns=schema.names,
@@ -352,6 +402,8 @@ class CsvLines:
         return line.rstrip(b"\r")  # spaces are part of a value
 
     def parse(self, data: bytes, lines: int) -> pa.Table:
+        if self._whole:
+            return self._rows(data, lines, guards=0)
         # The last line is appended twice: an unclosed quote would include the copy, which is detected.
         last = data[data.rfind(b"\n", 0, len(data) - 1) + 1 :]
         if lines > 1:
@@ -362,7 +414,7 @@ class CsvLines:
         try:
             return self._rows(data + last, lines, guards=1)
         except BadLinesError as error:
-            raise BadLinesError("a quoted value is not closed on its line") from error
+            raise BadLinesError(_UNCLOSED) from error
 
     def _rows(self, data: bytes, lines: int, guards: int) -> pa.Table:
         read = arrow_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=self._header)
@@ -431,13 +483,21 @@ class CsvHeader:
 def _header(text: TextReader, options: CsvOptions) -> CsvHeader:
     """The first line of a CSV file; the reader is positioned after it."""
     line = text.line()
+    while options.multiline and options.quote and line.count(options.quote.encode()) % 2:
+        more = text.line()
+        if not more or len(line) > LINE_BYTES_MAX:
+            raise BadFileError("the header cannot be read: a quoted name is not closed")
+        line += more
     try:
         shown = line.decode("utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise BadFileError(f"the header is not UTF-8: {error}") from error
     if options.quote:
         try:
-            names = next(csv.reader([shown], delimiter=options.delimiter, quotechar=options.quote), [])
+            names = next(
+                csv.reader([shown], delimiter=options.delimiter, quotechar=options.quote),
+                [],
+            )
         except csv.Error as error:
             raise BadFileError(f"the header cannot be read: {error}") from error
     else:
@@ -459,7 +519,9 @@ def _check_header(names: Sequence[str], schema: pa.Schema) -> None:
 def _csv_types(header: CsvHeader, lines: Sequence[bytes], given: CsvOptions) -> pa.Schema:
     options = arrow_csv.ReadOptions(column_names=header.names, block_size=_INFER_BYTES * 2)
     convert = arrow_csv.ConvertOptions(null_values=[given.null], strings_can_be_null=True)
-    parse = arrow_csv.ParseOptions(delimiter=given.delimiter, quote_char=given.quote or False)
+    parse = arrow_csv.ParseOptions(
+        delimiter=given.delimiter, quote_char=given.quote or False, newlines_in_values=given.multiline
+    )
     data = pa.BufferReader(b"\n".join(lines) + b"\n")
     return _finest(arrow_csv.read_csv(data, options, parse, convert).schema)
 

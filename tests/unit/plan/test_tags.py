@@ -35,6 +35,8 @@ MODULES = (
 NEVER = {
     *(
         "cell_sketch:CellSketch",
+        "csv_records:CsvMarks",
+        "csv_records:CsvRecord",
         "kafka:UnreadOffsets",
         "kafka_changes:_Decoded",
         "message_values:Form",

@@ -219,7 +219,7 @@ def test_a_link_that_leads_to_itself_is_an_error_row_once(tmp_path: Path) -> Non
 def test_a_line_that_is_too_long_is_one_error_row_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines_max: int, at_end: bool
 ) -> None:
-    monkeypatch.setattr(text_format, "_LINE_BYTES_MAX", lines_max)
+    monkeypatch.setattr(text_format, "LINE_BYTES_MAX", lines_max)
     monkeypatch.setattr(text_format, "_BLOCK_BYTES", 64)
     monkeypatch.setattr(text_format, "PIECE_BYTES_MIN", 256)
     monkeypatch.setattr(text_format, "_SAMPLE_BYTES", 64)
@@ -759,7 +759,7 @@ def test_csv_values(tmp_path: Path) -> None:
     assert "column 'v'" in bad["six,z,bad"]
     assert "'six'" in bad["six,z,bad"]
     assert bad["7,too few"].endswith("Expected 3 columns, got 2")
-    assert bad['10,x,"open'].endswith("not closed on its line")
+    assert bad['10,x,"open'].endswith("; multiline = 'true' reads values with line ends")
 
 
 def test_csv_headers(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ Law 9: a row that does not fit refuses the whole request, with its number and th
 from __future__ import annotations
 
 import csv
-import io
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -16,8 +15,9 @@ import pyarrow as pa
 from millpond.errors import InvalidError, nearest
 from millpond.server.http.caller import parsed_json, unsupported
 from millpond.server.http.response_formats import ARROW, CSV, JSON, MEDIA_TYPES, NDJSON
+from millpond.sources.csv_records import CsvMarks, records_of
 from millpond.sources.json_values import parse_values
-from millpond.sources.text_format import CsvLines, JsonLines, parse_lines
+from millpond.sources.text_format import CsvLines, CsvOptions, JsonLines, parse_records
 
 _NAMES = {"application/jsonl": NDJSON, "application/ndjson": NDJSON, "application/arrow": ARROW}
 
@@ -80,19 +80,19 @@ def _objects(rows: list[Any], schema: pa.Schema, table: str) -> pa.Table:
 
 
 def _csv(raw: bytes, schema: pa.Schema, table: str) -> pa.Table:
-    head, _, rest = raw.partition(b"\n")
+    records = records_of(raw.removeprefix(b"\xef\xbb\xbf"), CsvMarks())
+    head = records[0].data if records else b""
     try:
-        names = next(csv.reader(io.StringIO(head.decode("utf-8-sig"))), [])
+        names = next(csv.reader([head.decode()]), [])
     except (UnicodeDecodeError, csv.Error) as error:
         raise InvalidError("the first line of CSV has the names of the columns", detail=str(error)) from None
     if len(set(names)) != len(names) or not names:
         raise InvalidError("the first line of CSV has the names of the columns", detail=f"got {names}"[:200])
     used = _used(names, schema, table)
-    if rest and not rest.endswith(b"\n"):
-        rest += b"\n"
-    good, bad = parse_lines(CsvLines(used, names), rest)
+    good, bad = parse_records(CsvLines(used, names, CsvOptions(multiline=True)), records[1:])
     if bad:
-        raise _bad_row(bad[0][0] + 1, bad[0][2], len(bad), table)
+        (record, reason), *_ = bad
+        raise _bad_row(records.index(record), reason, len(bad), table)
     return pa.concat_tables(good) if good else used.empty_table()
 
 

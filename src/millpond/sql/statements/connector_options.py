@@ -51,3 +51,18 @@ def prefixed(options: dict[str, str], prefix: str) -> tuple[tuple[str, str], ...
     (('region', 'eu'),)
     """
     return tuple((n.removeprefix(prefix), v) for n, v in options.items() if n.startswith(prefix))
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """
+    >>> listed("a, b"), listed("")
+    (('a', 'b'), ())
+    """
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def flag(options: Mapping[str, str], name: str, default: bool) -> bool:
+    value = options.get(name, str(default)).lower()
+    if value not in ("true", "false"):
+        raise InvalidError(f"option {name!r} is true or false", detail=f"got {value!r}")
+    return value == "true"

@@ -1,7 +1,7 @@
 """CREATE SOURCE: reads rows from outside, and does not store them.
 
 `connector = 'files'`: path, format ('parquet', 'json', 'csv', 'text', 'avro', 'orc'), pattern; for CSV
-delimiter, header, quote and null.
+delimiter, header, quote, null and multiline; partition.by: columns in the names of folders.
 `connector = 'delta'`: path, changes; `connector = 'iceberg'`: table; tables of lakes.
 `connector = 'kafka'`: messages of a topic (`kafka_options`).
 `connector = 'postgres-cdc'`: tables of a PostgreSQL server and their changes (`replicated_table`).
@@ -30,11 +30,18 @@ from millpond.sources.unavailable import named
 from millpond.sql.binding.catalog import columns_of
 from millpond.sql.result import Result
 from millpond.sql.statements import replicated_table
-from millpond.sql.statements.connector_options import check_connector, need, number, prefixed
+from millpond.sql.statements.connector_options import check_connector, flag, listed, need, number, prefixed
 from millpond.sql.statements.create_object import create
 from millpond.sql.statements.event_time import heartbeats, with_watermark
 from millpond.sql.statements.kafka_options import KAFKA_OPTIONS, format_clause, kafka_topics
-from millpond.sql.text.column_definitions import PROCTIME, Definition, read_columns, refuse_rules
+from millpond.sql.text.column_definitions import (
+    PROCTIME,
+    Definition,
+    read_columns,
+    refuse_metadata,
+    refuse_rules,
+)
+from millpond.sql.text.metadata_columns import read_includes
 from millpond.sql.text.options import Options, read_options
 from millpond.sql.text.parse import Words
 
@@ -49,7 +56,7 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
         found: Definition | None = None
         if words.fragment.word(words.at) == "(":
             inner, words.at = words.fragment.bracket(words.at)
-            found = read_columns(inner)
+            found = read_columns(inner, included=read_includes(words))
             refuse_rules(found, inner, "a source")
             if found.key or any(c.default or c.generated not in (None, PROCTIME) for c in found.columns):
                 inner.fail("a source has neither keys nor defaults", 0, "compute them in a view")
@@ -66,6 +73,8 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
                 "CREATE TABLE name (…, PRIMARY KEY (…)) WITH (…) FORMAT …",
             )
         check_connector(options, SOURCE_OPTIONS, "connector")
+        if options["connector"] != "kafka":
+            refuse_metadata(found, words.fragment, f"connector {options['connector']!r}")
 
         def make(builder: Builder) -> SqlObject:
             if options["connector"] == "postgres-cdc":
@@ -121,16 +130,24 @@ def _with_its_tables(
 def _files(options: dict[str, str], found: Definition | None) -> FileSource:
     kind: Any = options.pop("format", "parquet")
     schema = None if found is None else found.schema
-    header = options.pop("header", "true").lower()
-    if header not in ("true", "false"):
-        raise InvalidError("option 'header' is true or false", detail=f"got {header!r}")
     csv = CsvOptions(
-        options.pop("delimiter", ","), header == "true", options.pop("quote", '"'), options.pop("null", "")
+        options.pop("delimiter", ","),
+        flag(options, "header", True),
+        options.pop("quote", '"'),
+        options.pop("null", ""),
+        flag(options, "multiline", False),
     )
     for name, value, least in (("delimiter", csv.delimiter, 1), ("quote", csv.quote, 0)):
         if not least <= len(value.encode()) <= 1:
             raise InvalidError(f"option {name!r} is one character", detail=f"got {value!r}")
-    return FileSource(need(options, "path"), kind, schema, options.pop("pattern", None), csv=csv)
+    return FileSource(
+        need(options, "path"),
+        kind,
+        schema,
+        options.pop("pattern", None),
+        csv=csv,
+        partition_by=listed(options.pop("partition.by", "")),
+    )
 
 
 def _millpond(options: dict[str, str], found: Definition | None) -> PondSource:
@@ -190,7 +207,10 @@ _CONNECTORS: dict[str, Callable[[dict[str, str], Definition | None], Any]] = {
 }
 SOURCE_OPTIONS: dict[str, tuple[str, ...]] = {
     "delta": ("path", "changes", "store.…"),
-    "files": ("path", "format", "pattern", "delimiter", "header", "quote", "null"),
+    "files": (
+        *("path", "format", "pattern", "partition.by"),
+        *("delimiter", "header", "quote", "null", "multiline"),
+    ),
     "iceberg": ("table", "catalog.…"),
     "kafka": KAFKA_OPTIONS,
     "millpond": ("path", "view", "append_only", "keep", "store.…"),

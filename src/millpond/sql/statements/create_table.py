@@ -28,7 +28,7 @@ from millpond.sql.statements import replicated_table
 from millpond.sql.statements.create_object import create
 from millpond.sql.statements.event_time import heartbeats, with_watermark
 from millpond.sql.statements.owned_objects import add_owned, with_names
-from millpond.sql.text.column_definitions import Definition, read_columns
+from millpond.sql.text.column_definitions import Definition, read_columns, refuse_metadata
 from millpond.sql.text.options import no_options
 from millpond.sql.text.other_systems import refuse_options, skip_storage
 from millpond.sql.text.parse import SqlFragment, Words
@@ -54,6 +54,7 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
         no_options(words, "a table")
         words.end()
         found = read_columns(inner, lambda like: _copied(session, like))
+        refuse_metadata(found, inner, "a table whose rows are inserted")
         for column in inner.split() if append_only else []:
             if column.tokens[0].text.startswith("_"):
                 column.fail(

@@ -87,7 +87,14 @@ def kafka_changes(options: dict[str, str], found: Definition, form: Any) -> Kafk
                 f"option {name!r} cannot be {modes[name]!r}", hint=f"one of {', '.join(known)}"
             )
     times: Times = modes["time.precision.mode"] or "adaptive"
-    return KafkaChanges(kafka_source(options, found), found.key, form, modes["decimal.handling.mode"], times)
+    return KafkaChanges(
+        kafka_source(options, found),
+        found.key,
+        form,
+        modes["decimal.handling.mode"],
+        times,
+        truncates=form == "debezium",
+    )
 
 
 def _unchecked(options: dict[str, str], found: Definition | None) -> KafkaSource:
@@ -114,6 +121,7 @@ def _unchecked(options: dict[str, str], found: Definition | None) -> KafkaSource
         descriptor_at(options.pop("schema.location", "")),
         options.pop("message", ""),
         options.pop("delimiter", ","),
+        found.metadata,
     )
 
 

@@ -19,7 +19,8 @@ from millpond.flow.names import check_name
 from millpond.flow.stream import Stream
 from millpond.operators.decode_changes import TRUNCATE_OP, DecodeChanges
 from millpond.operators.filter import Filter
-from millpond.operators.replicated_table import ReplicatedTable
+from millpond.operators.map import Map
+from millpond.operators.replicated_table import PUT, SEQUENCE, TRUNCATED, ReplicatedTable
 from millpond.operators.scan import Scan
 from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.sources import postgres_connection
@@ -38,7 +39,14 @@ from millpond.sql.statements.kafka_options import (
     format_clause,
     kafka_changes,
 )
-from millpond.sql.text.column_definitions import Definition, read_columns, refuse_rules, stored_schema
+from millpond.sql.text.column_definitions import (
+    Definition,
+    read_columns,
+    refuse_metadata,
+    refuse_rules,
+    stored_schema,
+)
+from millpond.sql.text.metadata_columns import read_includes
 from millpond.sql.text.options import Options, read_options
 from millpond.sql.text.parse import Words
 
@@ -58,7 +66,9 @@ def is_replicated(words: Words) -> bool:
     """Does a CREATE TABLE, behind its name, have WITH (connector = …)?"""
     at = words.at
     if words.fragment.word(at) == "(":
-        _, at = words.fragment.bracket(at)
+        behind = Words(words.fragment, words.fragment.bracket(at)[1])
+        _ = read_includes(behind)
+        at = behind.at
     if not words.fragment.has(at, "WITH", "("):
         return False
     inside, _ = words.fragment.bracket(at + 1)
@@ -69,7 +79,7 @@ def run(session: SqlSession, words: Words, name: str, *, exists: bool, replaces:
     found: Definition | None = None
     if words.fragment.word(words.at) == "(":
         inner, words.at = words.fragment.bracket(words.at)
-        found = read_columns(inner)
+        found = read_columns(inner, included=read_includes(words))
         refuse_rules(found, inner, "a table that is a copy")
         if found.clause is not None or any(c.default or c.generated for c in found.columns):
             inner.fail("a copied table has neither defaults nor watermarks", 0, "compute them in a view")
@@ -82,6 +92,7 @@ def run(session: SqlSession, words: Words, name: str, *, exists: bool, replaces:
     check_connector(options, TABLE_OPTIONS, "connector for tables")
     if options["connector"] == "kafka":
         return _from_kafka(session, words, name, found, options, form, exists=exists, replaces=replaces)
+    refuse_metadata(found, words.fragment, f"connector {options['connector']!r}")
 
     def make(builder: Builder) -> SqlObject:
         with named(name):
@@ -117,7 +128,13 @@ def _from_kafka(
         with named(name):
             source = kafka_changes(_without_connector(options), found, form.lower())
         scan = builder.add(None, Scan(source, source.schema, source.append_only), (), name)
-        step = builder.add(None, ReplicatedTable(found.key, repeats=True), (scan,), f"{name}.rows")
+        inputs: tuple[str, ...] = (scan,)
+        if source.truncates:
+            changes = builder.add(None, Filter(f'"{PUT}" IS NOT NULL'), (scan,), f"{name}.changes")
+            emptied = builder.add(None, Filter(f'"{PUT}" IS NULL'), (scan,), f"{name}.truncations")
+            places = Map(((TRUNCATED, f'"{SEQUENCE}"'),))
+            inputs = (changes, builder.add(None, places, (emptied,), f"{name}.truncated"))
+        step = builder.add(None, ReplicatedTable(found.key, repeats=True), inputs, f"{name}.rows")
         Stream(builder, step).view(name)
         return SqlObject(
             "table",

@@ -19,7 +19,7 @@ from millpond.sinks.iceberg import IcebergSink
 from millpond.sinks.jdbc import JdbcSink
 from millpond.sinks.kafka import KafkaSink
 from millpond.sinks.postgres import PostgresSink
-from millpond.sql.statements.connector_options import prefixed
+from millpond.sql.statements.connector_options import flag, listed, prefixed
 from millpond.sql.statements.kafka_sink_options import KAFKA_SINK_OPTIONS, kafka_sink
 
 SETTINGS = ("mode", "guarantee", "key", "every", "snapshot", "behind.max", "when.behind")
@@ -62,25 +62,10 @@ def _settings(options: dict[str, str]) -> SinkSettings:
         None if guarantee is None else guarantee.lower().replace("-", "_"),
         listed(options.get("key") or options.get("primary_key", "")),
         0 if every is None else microseconds(every),
-        _flag(options, "snapshot", True),
+        flag(options, "snapshot", True),
         None if behind is None else int(behind),
         when_behind,
     )
-
-
-def listed(text: str) -> tuple[str, ...]:
-    """
-    >>> listed("a, b"), listed("")
-    (('a', 'b'), ())
-    """
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def _flag(options: dict[str, str], name: str, default: bool) -> bool:
-    value = options.get(name, str(default)).lower()
-    if value not in ("true", "false"):
-        raise InvalidError(f"option {name!r} is true or false", detail=f"got {value!r}")
-    return value == "true"
 
 
 def _files(options: dict[str, str]) -> FilesSink:

@@ -17,6 +17,7 @@ from millpond.sql.binding.declared_types import declared_type
 from millpond.sql.binding.types import quoted, restored
 from millpond.sql.text.duckdb_parser import equipped_parser, parser
 from millpond.sql.text.duckdb_text import readable_expression
+from millpond.sql.text.metadata_columns import IncludedColumn, cut_metadata
 from millpond.sql.text.other_systems import refuse_options
 from millpond.sql.text.parse import SqlFragment, Words, closest_name
 from millpond.sql.text.type_names import SERIALS, type_of
@@ -45,6 +46,7 @@ class Definition:
     key: tuple[str, ...]
     clause: WatermarkClause | None = None  # WATERMARK FOR
     constraints: tuple[SqlConstraint, ...] = ()  # those without a name get one later
+    metadata: tuple[tuple[str, str], ...] = ()  # columns that are not in messages, and what they have
 
     @property
     def time(self) -> str | None:
@@ -64,9 +66,12 @@ class Definition:
 Like = Callable[[Words], Definition]  # reads what follows LIKE: the columns of a table
 
 
-def read_columns(inner: SqlFragment, like: Like | None = None) -> Definition:
-    """Parse the column list of CREATE TABLE."""
+def read_columns(
+    inner: SqlFragment, like: Like | None = None, included: Sequence[IncludedColumn] = ()
+) -> Definition:
+    """Parse the column list of CREATE TABLE; columns of INCLUDE follow them."""
     columns: list[SqlColumn] = []
+    metadata: list[tuple[str, str]] = []
     key: tuple[str, ...] = ()
     mark: tuple[str, SqlFragment] | None = None
     rules: list[SqlConstraint] = []
@@ -106,7 +111,10 @@ def read_columns(inner: SqlFragment, like: Like | None = None) -> Definition:
         elif called:
             words.fail("a constraint should stand here", "CHECK (…), UNIQUE (…) or PRIMARY KEY (…)")
         else:
-            column, is_key = read_column(words, rules)
+            part, field = cut_metadata(part)
+            column, is_key = read_column(Words(part), rules)
+            if field is not None:
+                metadata.append((column.name, field))
             if any(c.name.lower() == column.name.lower() for c in columns):
                 part.fail(f"column {column.name!r} is defined twice")
             columns.append(column)
@@ -114,6 +122,10 @@ def read_columns(inner: SqlFragment, like: Like | None = None) -> Definition:
                 key = _one_key(part, key, (column.name,))
     if not columns:
         inner.fail("a table needs a column")
+    for one in included:
+        column, _ = read_column(Words(one.definition))
+        columns.append(column)
+        metadata.append((column.name, one.field))
     check_columns([c.name for c in columns], "the table")
     known = {c.name.lower(): c.name for c in columns}
     for name in (*key, *([mark[0]] if mark else []), *(c for rule in rules for c in rule.unique)):
@@ -130,9 +142,21 @@ def read_columns(inner: SqlFragment, like: Like | None = None) -> Definition:
     for rule in rules:
         check_condition(made, rule)
     if mark is None:
-        return Definition(made, key, None, tuple(rules))
+        return Definition(made, key, None, tuple(rules), tuple(metadata))
     time = known[mark[0].lower()]
-    return Definition(made, key, read_watermark(made, time, mark[1]), tuple(rules))
+    clause = read_watermark(made, time, mark[1])
+    return Definition(made, key, clause, tuple(rules), tuple(metadata))
+
+
+def refuse_metadata(found: Definition | None, inner: SqlFragment, what: str) -> None:
+    """Refuse columns with metadata where rows are not messages of Kafka."""
+    if found is not None and found.metadata:
+        name, field = found.metadata[0]
+        inner.fail(
+            f"METADATA and INCLUDE are not supported for {what}",
+            0,
+            f"column {name!r} should have the {field} of messages, which sources of Kafka have",
+        )
 
 
 def refuse_rules(found: Definition, inner: SqlFragment, what: str) -> None:

@@ -201,7 +201,7 @@ class _Statements:
 
     def _sink(self, table: FlinkTable, rest: SqlFragment, columns: list[str]) -> str:
         query = self.translated(rest)
-        names = ", ".join(map(quoted, columns or table.names))
+        names = ", ".join(map(quoted, columns or table.written))
         read = f"SELECT * FROM ({query}) AS named({names})"
         options = sink_options(table)
         emission = self._emission(query)

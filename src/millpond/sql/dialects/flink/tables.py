@@ -12,6 +12,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from millpond.kernels.duck import quoted
+from millpond.sql.binding.types import text_literal
 from millpond.sql.dialects.connector_table import ConnectorTable, option_list, translated_options
 from millpond.sql.dialects.flink.connectors import INSTEAD, NEEDED, SINKS, SOURCES
 from millpond.sql.dialects.flink.syntax import Flink
@@ -21,8 +22,18 @@ from millpond.sql.text.duckdb_parser import equipped_parser
 from millpond.sql.text.options import Options, read_options
 from millpond.sql.text.parse import SqlFragment, Words
 
-_KAFKA_METADATA = ("timestamp", "offset", "partition", "key")
+_METADATA = ("timestamp", "offset", "partition", "headers", "topic")  # of messages of Kafka
+_WITH_METADATA = ("kafka", "upsert-kafka")
 _UNTIL = ("NOT", "NULL", "METADATA", "COMMENT", "PRIMARY", "CONSTRAINT", "AS")
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """A column that has the metadata of messages."""
+
+    column: str
+    key: str
+    virtual: bool  # not written by a sink
 
 
 @dataclass
@@ -38,6 +49,13 @@ class FlinkTable:
     watermark: str = ""
     partitions: tuple[str, ...] = ()
     options: Options | None = None
+    metadata: list[Metadata] = field(default_factory=list)
+
+    @property
+    def written(self) -> list[str]:
+        """The columns of a sink: all but VIRTUAL ones."""
+        virtual = {one.column for one in self.metadata if one.virtual}
+        return [name for name in self.names if name not in virtual]
 
     @property
     def connector(self) -> str | None:
@@ -118,14 +136,14 @@ def _read_column(words: Words, found: FlinkTable) -> None:
         elif words.take("COMMENT"):
             words.text()
         elif words.take("METADATA"):
-            of = words.text() if words.take("FROM") else name
-            _ = words.take("VIRTUAL")
-            if of not in _KAFKA_METADATA or name.lower() != f"kafka_{of}":
+            key = words.text() if words.take("FROM") else name
+            if key not in _METADATA:
                 words.fail(
-                    f"METADATA FROM {of!r} of the dialect 'flink' is not supported",
-                    "columns of a topic named kafka_timestamp, kafka_offset, kafka_partition and kafka_key "
-                    "tell about the message",
+                    f"METADATA FROM {key!r} of the dialect 'flink' is not supported",
+                    f"messages of Kafka have {', '.join(_METADATA)}",
                 )
+            found.metadata.append(Metadata(name, key, words.take("VIRTUAL")))
+            text += f" METADATA FROM {text_literal(key)}"
         elif not words.take("NULL"):
             words.fail("this is not supported in the definition of a column")
     found.columns.append((text, kind))
@@ -174,6 +192,8 @@ def as_ours(table: FlinkTable) -> str:
     if table.watermark:
         listed.append(table.watermark)
     columns = f"({', '.join(listed)})"
+    if table.metadata and table.connector not in _WITH_METADATA:
+        _refuse_metadata(table, table.metadata[0], "sources of Kafka have it")
     if table.options is None:
         if table.partitions:
             table.fragment.fail(
@@ -187,12 +207,23 @@ def as_ours(table: FlinkTable) -> str:
         if of == connector and name not in table.options:
             table.fragment.fail(f"option {name!r} of connector {connector!r} is missing", 0, hint)
     known = SOURCES[connector]
+    if table.partitions and connector != "filesystem":
+        table.fragment.fail(f"PARTITIONED BY is not supported for connector {connector!r}", 0, "leave it out")
     form = _form(table, connector, table.options)
     made = translated_options(table.options, known, "flink")
     if form:
         made.pop("format", None)
+    if table.partitions:
+        made["partition.by"] = ", ".join(table.partitions)
     kind = "SOURCE" if not form and connector != "postgres-cdc" else "TABLE"
     return f"CREATE {_kind(table, kind)} {columns} {option_list(made)}{form}"
+
+
+def _refuse_metadata(table: FlinkTable, one: Metadata, hint: str) -> None:
+    where = f"connector {table.connector!r}" if table.options is not None else "a table"
+    table.fragment.fail(
+        f"METADATA FROM {one.key!r} of the dialect 'flink' is not supported for {where}", 0, hint
+    )
 
 
 def _kind(table: FlinkTable, kind: str) -> str:
@@ -228,6 +259,8 @@ def sink_options(table: FlinkTable) -> str:
     """WITH (…) of the sink that a table is."""
     connector = _connector(table, SINKS)
     assert table.options is not None
+    if stored := [one for one in table.metadata if not one.virtual]:
+        _refuse_metadata(table, stored[0], "a sink writes the values of messages only: say VIRTUAL")
     made = translated_options(table.options, SINKS[connector], "flink")
     if connector == "upsert-kafka" or (connector == "jdbc" and table.key):
         if not table.key:

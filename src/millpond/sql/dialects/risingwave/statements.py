@@ -13,6 +13,7 @@ from millpond.sql.binding.types import text_literal
 from millpond.sql.dialects.connector_table import ConnectorTable, option_list, translated_options
 from millpond.sql.dialects.known_objects import KnownObjects
 from millpond.sql.dialects.risingwave.connectors import FORCED, INSTEAD, SINKS, SOURCES
+from millpond.sql.text.metadata_columns import read_includes
 from millpond.sql.text.options import Options, read_options
 from millpond.sql.text.parse import SqlFragment, Words, statements
 
@@ -157,10 +158,7 @@ def _table(fragment: SqlFragment, at: int) -> str:
                 )
             edits.append(_cut(fragment, start, words.at))
         elif words.fragment.word(words.at) == "INCLUDE":
-            words.fail(
-                f"INCLUDE of {_NAME} is not supported",
-                "columns named kafka_timestamp, kafka_offset, kafka_partition, kafka_key tell about it",
-            )
+            _ = read_includes(words)  # the same in the default dialect
         elif words.fragment.word(words.at) == "FROM":
             words.fail(
                 f"CREATE TABLE … FROM source of {_NAME} is not supported",
