@@ -46,6 +46,12 @@ def need_text(what: str, text: Any, hint: str | None = None) -> None:
         )
 
 
+def need_epoch(method: str, epoch: Any) -> Any:
+    if epoch is None:
+        raise InvalidError(f"{method}() needs an epoch", hint="a number, or the name of a savepoint")
+    return epoch
+
+
 def check_expressions(computed: Mapping[str, Any]) -> None:
     """Every computed column is SQL text."""
     for name, text in computed.items():

@@ -12,73 +12,64 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
 from millpond.clock import Clock, SystemClock
 from millpond.control.inbox_sender import InboxSender
-from millpond.control.live_settings import changed_settings
 from millpond.engine.change.backfill import OnProgress
 from millpond.engine.change.bootstrap import Rows as StateRows
 from millpond.engine.change.migration import Functions
-from millpond.engine.coordinator.commands import require_parallelism
 from millpond.engine.coordinator.runner import Runner
 from millpond.engine.engine import Engine
 from millpond.engine.task.settled_watermarks import END_US
-from millpond.engine.task.worker import Worker
 from millpond.engine.traced_plan import OnError, OnInput
-from millpond.errors import InvalidError, MillpondError, nearest
-from millpond.flow.builder import Builder
-from millpond.flow.call_errors import checked, need_callable, need_number, need_text, with_call_errors
+from millpond.flow.call_errors import checked, need_epoch, need_number, with_call_errors
 from millpond.flow.durations import Duration
-from millpond.flow.names import check_name
 from millpond.flow.schemas import Like
 from millpond.flow.stream import Stream, ViewHandle
 from millpond.kernels.watermark_strategies import Strategy, instant_us
 from millpond.masking import masked
-from millpond.plan.change import renamed, swapped, without_views
-from millpond.plan.explain import analyze_text, explain_text, mermaid
-from millpond.plan.levels import cut
 from millpond.plan.nodes import Plan
-from millpond.plan.side_effects import require_for_fork
 from millpond.plan.sink_check import SinkStatus
-from millpond.plan.tables import late_steps
-from millpond.plan.watermark_steps import watermark_steps
-from millpond.pond import definitions, load_shedding, state_migration
+from millpond.pond import (
+    commands,
+    definitions,
+    load_shedding,
+    opening,
+    state_migration,
+    watermark_promises,
+)
 from millpond.pond.autoscaler import Autoscaler
-from millpond.pond.components import Components
+from millpond.pond.closing import close_pond
+from millpond.pond.components import new_components
 from millpond.pond.driver import Driver, EngineName
+from millpond.pond.explaining import explain_plan
+from millpond.pond.forking import fork_pond
 from millpond.pond.inbox_client import InboxClient
 from millpond.pond.listeners import Listeners, OnEpoch
-from millpond.pond.location import backup_store, folder_of, restore_stores
+from millpond.pond.location import backup_store
 from millpond.pond.program import ProgramEditor
 from millpond.pond.progress import PondProgress
-from millpond.pond.rows import Rows, table_rows, table_step
-from millpond.pond.status import Status, status_of
+from millpond.pond.replaying import replay_epoch
+from millpond.pond.rollback import roll_back
+from millpond.pond.rows import Rows
+from millpond.pond.sessions import Sessions
+from millpond.pond.status import Status, status_of, summary_of
 from millpond.serve.backup import Backup, OnCopy, back_up
 from millpond.serve.epoch_summaries import EpochSummary, summaries
 from millpond.serve.epoch_view import Moment
-from millpond.serve.reader import Delta, Reader
+from millpond.serve.reader import Delta
 from millpond.serve.replay import Replay
-from millpond.serve.replay import replay as run_again
 from millpond.serve.restore import Restored
-from millpond.serve.restore import restore as make_restored
 from millpond.serve.scaling_decisions import scaling_decisions
 from millpond.serve.state_inspection import StateInfo
 from millpond.serve.view_reader import ViewReader
-from millpond.settings import Settings, make_settings
-from millpond.sources.streaming_dataframe import stop_queries
-from millpond.state import request_ids
-from millpond.state.manifest.fork import fork as make_fork
+from millpond.settings import Settings
 from millpond.state.manifest.manifest import Manifest
-from millpond.state.store.location import is_local, options_for, uri_of
-from millpond.state.store.location import store_options as options_of
-from millpond.state.store.store import Store, open_store
-from millpond.state.trust import Trust
+from millpond.state.store.store import Store
 from millpond.table_preview import html_facts
 
 if TYPE_CHECKING:
@@ -121,43 +112,21 @@ def open(  # the name people type: millpond.open(...)
     Reading a pond never runs code that is stored in it.  Running it does, and is refused unless the pond's
     folder belongs to you; with `trust` you say that everybody who can write to the pond may run code here.
     """
-    if engine not in ("spark", "inline"):
-        raise InvalidError(f"no engine named {engine!r}", hint='"spark" or "inline"')
-    if spark is not None and (master is not None or spark_conf):
-        raise InvalidError(
-            "a session was passed, and master or spark_conf for another one",
-            hint="leave one of them out; the settings of a session are those with which it was started",
-        )
-    if parallelism is not None:
-        require_parallelism(parallelism)
-    if on_epoch is not None:
-        need_callable("on_epoch", on_epoch)
-    if clock is not None and not hasattr(clock, "now_us"):
-        raise InvalidError(
-            "clock must be a clock", detail=f"got {clock!r}", hint="millpond.clock.ManualClock()"
-        )
-    if standby and take_over:
-        raise InvalidError(
-            "standby and take_over exclude each other",
-            hint="standby waits for the holder of the pond, take_over does not",
-        )
-    chosen = make_settings(**settings)
-    uri = uri_of(path)
-    options = options_of(uri, chosen, store_options or {})
-    store = open_store(uri, **options)
-    return Pond(
-        store,
+    return opening.open_pond(
+        Pond,
+        path,
         engine=engine,
         spark=spark,
         parallelism=parallelism,
-        settings=chosen,
-        clock=clock or SystemClock(),
+        clock=clock,
         on_epoch=on_epoch,
         standby=standby,
         take_over=take_over,
         trust=trust,
-        store_options=options,
-        session_options={"master": master, "extra": dict(spark_conf or {})},
+        store_options=store_options,
+        master=master,
+        spark_conf=spark_conf,
+        settings=settings,
     )
 
 
@@ -178,8 +147,15 @@ def restore(
     `store_options` are for the pond's bucket and `backup_options` for the backup's; without
     `backup_options`, `store_options` are for both.
     """
-    source, target = restore_stores(backup, pond, Settings(), store_options or {}, backup_options)
-    return make_restored(source, target, epoch, new_id=new_id, on_progress=on_progress)
+    return opening.restore_pond(
+        backup,
+        pond,
+        epoch,
+        new_id=new_id,
+        on_progress=on_progress,
+        store_options=store_options,
+        backup_options=backup_options,
+    )
 
 
 @checked
@@ -224,55 +200,35 @@ class Pond:
         self.store = store
         self.settings = settings or Settings()
         self._clock = clock or SystemClock()
-        self._worker = Worker(store, trust=Trust(store, trust), options=store_options)
-        self._builder = Builder()
-        self._reader = Reader(
-            self._worker,
-            clock=self._clock,
-            reader_ms=self.settings.reader_ms,
-            store_options=store_options,
-        )
-        self._components = Components(
+        self._components = new_components(
             store,
             self.settings,
             self._clock,
-            self._worker,
-            self._builder,
-            self._reader,
-            dict(store_options or {}),
-            parallelism,
-            standby,
-            take_over,
+            trust=trust,
+            options=dict(store_options or {}),
+            parallelism=parallelism,
+            standby=standby,
+            take_over=take_over,
         )
+        self._worker = self._components.worker
+        self._builder = self._components.builder
+        self._reader = self._components.reader
         self._listeners = Listeners(on_epoch)
         self._driver = Driver(self._components, self._listeners, engine, spark, session_options)
         self._inbox = InboxClient(self._components, self._driver)
-        engine_of = lambda: self._driver.engine  # noqa: E731
-        self._listeners.on_epoch(Autoscaler(self.settings, InboxSender(store), engine_of))
+        self._listeners.on_epoch(Autoscaler(self.settings, InboxSender(store), lambda: self._driver.engine))
         self._program = ProgramEditor(self._components, self._driver, self._inbox, self._listeners)
-        self._session: SqlSession | None = None
-        self._idle_sessions: list[SqlSession] = []  # of transactions that have ended
+        self._sessions = Sessions(self, self._inbox)
 
     def __enter__(self) -> Pond:
         return self
 
     def __repr__(self) -> str:
-        facts = ", ".join(f"{name} {value}" for name, value in self._facts())
+        facts = ", ".join(f"{name} {value}" for name, value in summary_of(self._driver))
         return f"Pond({masked(self.store.uri)!r}, {facts})"
 
     def _repr_html_(self) -> str:
-        return html_facts("Pond", [("location", masked(self.store.uri)), *self._facts()])
-
-    def _facts(self) -> list[tuple[str, str]]:
-        """A summary of the pond for `repr`; the reason if it cannot be read."""
-        if self._driver.closed:
-            return [("state", "closed")]
-        try:
-            status, views = self.status, self.views()
-        except MillpondError as error:
-            return [("state", f"unreadable: {error.message}")]
-        epoch = "none" if status.epoch is None else str(status.epoch)
-        return [("state", status.state), ("epoch", epoch), ("views", ", ".join(views) or "none")]
+        return html_facts("Pond", [("location", masked(self.store.uri)), *summary_of(self._driver)])
 
     def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         # an exception that leaves the block is not hidden by an earlier failure
@@ -358,17 +314,7 @@ class Pond:
         >>> " rows out by " in pond.explain(analyze=True)
         True
         """
-        if format not in ("text", "mermaid"):
-            raise InvalidError(f"no format named {format!r}", hint='"text" or "mermaid"')
-        plan, head = self.plan, self._components.head()
-        if analyze and head is not None:
-            if format != "text":
-                raise InvalidError("a diagram shows no measurements", hint="leave out format or analyze")
-            with self._reader.pinned() as snapshot:
-                return analyze_text(self._reader.plan_of(snapshot.manifest), snapshot)
-        if format == "mermaid":
-            return mermaid(plan, cut(plan))
-        return explain_text(plan, cut(plan), {} if head is None else head.stopped_sinks)
+        return explain_plan(self._components, self.plan, format, analyze=analyze)
 
     def sql(
         self,
@@ -458,21 +404,8 @@ class Pond:
         >>> tx.epoch == pond.epoch
         True
         """
-        from millpond.pond.sql_host import new_session  # SQL is loaded where it is used
-        from millpond.pond.transaction import Transaction
-
-        self._driver.require_open()
-        try:
-            session = self._idle_sessions.pop()
-        except IndexError:
-            session = new_session(self, self._components, self._driver, self._inbox)
-        try:
-            with Transaction(session, read_only=read_only) as block:
-                yield block
-        finally:
-            if session.in_transaction:
-                session.rollback()
-            self._idle_sessions.append(session)
+        with self._sessions.transaction(read_only=read_only) as block:
+            yield block
 
     @property
     def session(self) -> SqlSession:
@@ -481,11 +414,7 @@ class Pond:
         >>> pond.session is pond.session
         True
         """
-        if self._session is None:
-            from millpond.pond.sql_host import new_session  # SQL is loaded where it is used
-
-            self._session = new_session(self, self._components, self._driver, self._inbox)
-        return self._session
+        return self._sessions.default
 
     def new_session(self) -> SqlSession:
         """Another session over this pond, for statements that run beside those of `sql`; close it at the end.
@@ -495,9 +424,7 @@ class Pond:
         [('ann',)]
         >>> session.close()
         """
-        from millpond.pond.sql_host import new_session
-
-        return new_session(self, self._components, self._driver, self._inbox)
+        return self._sessions.new()
 
     def serve(self, **settings: Any) -> Server:
         """Serve the pond to clients of other protocols until the returned server is stopped.
@@ -510,12 +437,9 @@ class Pond:
         millpond.errors.InvalidError: without users it listens only on loopback, not on 0.0.0.0
           hint: pass a file of users, or listen on 127.0.0.1
         """
-        from millpond.server.server import Server
-        from millpond.server.settings import serve_settings
+        from millpond.server.server import start_server  # serving is loaded where it is used
 
-        server = Server(self, serve_settings(**settings))
-        server.start()
-        return server
+        return start_server(self, settings)
 
     # -- changing the program -----------------------------------------------------------
 
@@ -538,7 +462,6 @@ class Pond:
         >>> pond.views()
         ['counts', 'orders', 'totals']
         """
-        _need_plan("change", plan)
         return self._program.change(plan, on_progress, base)
 
     @contextlib.contextmanager
@@ -586,9 +509,7 @@ class Pond:
         >>> pond.views()
         ['counts', 'orders']
         """
-        if definitions.drops_later(self._components, name, cascade):
-            return
-        self._program.edit(lambda plan: without_views(plan, [name], cascade=cascade))
+        self._program.drop_view(name, cascade=cascade)
 
     def rename_view(self, name: str, to: str) -> None:
         """Give a view another name, in one commit; its sinks follow it.
@@ -597,8 +518,7 @@ class Pond:
         >>> pond.views()
         ['counts', 'orders', 'total_by_person']
         """
-        check_name("a view", to, taken=[v for v in self.plan.views if v != name])
-        self._program.edit(lambda plan: renamed(plan, name, to))
+        self._program.rename_view(name, to)
 
     def swap_views(self, one: str, other: str) -> None:
         """Exchange the names of two views, in one commit; sinks stay with the name they read.
@@ -607,7 +527,7 @@ class Pond:
         ...     _ = orders.key_by("who").aggregate(total="max(n)").view("new_totals")
         >>> pond.swap_views("totals", "new_totals")
         """
-        self._program.edit(lambda plan: swapped(plan, one, other))
+        self._program.swap_views(one, other)
 
     @property
     def progress(self) -> PondProgress:
@@ -684,14 +604,7 @@ class Pond:
         self._close(raises=True)
 
     def _close(self, *, raises: bool) -> None:
-        try:
-            self._driver.close(raises=raises)
-        finally:
-            if is_local(self.store.uri):
-                stop_queries(folder_of(self.store, ""))
-            for session in (self._session, *self._idle_sessions):
-                if session is not None:
-                    session.close()
+        close_pond(self._driver, self._sessions, raises=raises)
 
     def on_epoch(self, function: OnEpoch) -> None:
         """Call a function with the manifest of every epoch that this process commits.
@@ -701,7 +614,6 @@ class Pond:
         >>> _ = pond.drain()
         epoch 2
         """
-        need_callable("on_epoch", function)
         self._listeners.on_epoch(function)
 
     def on_wait(self, function: Callable[[str], None]) -> None:
@@ -713,8 +625,7 @@ class Pond:
 
         >>> pond.on_wait(lambda what: print("waiting for", what))
         """
-        need_callable("on_wait", function)
-        self._listeners.on_wait = function
+        self._listeners.set_on_wait(function)
 
     @property
     def runs_in_background(self) -> bool:
@@ -752,8 +663,7 @@ class Pond:
         >>> pond.backlog_rows
         0
         """
-        runner = self._runner
-        return 0 if runner is None else runner.coordinator.backlog_rows
+        return self._driver.backlog_rows
 
     def rescale(self, n: int) -> None:
         """Change the parallelism of the next epochs, while the pond runs, without moving state.
@@ -762,8 +672,7 @@ class Pond:
         >>> pond.head().parallelism
         4
         """
-        require_parallelism(n)
-        self._inbox.command("rescale", {"parallelism": n})
+        commands.rescale(self._inbox, n)
 
     def set(self, **settings: Any) -> None:
         """Change settings while the pond runs, from the next epoch on; None takes a change back.
@@ -777,8 +686,7 @@ class Pond:
         {'autoscale': 'advise', 'target_ms': 250}
         >>> pond.set(target_ms=None, autoscale=None)
         """
-        changed_settings({}, settings)
-        self._inbox.command("settings", {"settings": settings})
+        commands.change_settings(self._inbox, settings)
 
     def pause(self) -> None:
         """Run no more epochs until `resume`; inserts, definitions and other commands are still accepted.
@@ -825,20 +733,9 @@ class Pond:
         [{'source': 'meters', 'view': 'by_city', 'rate': 1.0}]
         >>> pond.shed("meters", None)
         """
-        need_text("source", source, "the name of a source")
-        columns = (key,) if isinstance(key, str) else tuple(key)
-        settings = load_shedding.checked_settings(
-            self._running_plan(),
-            self._components.head(),
-            source,
-            target_lag,
-            by,
-            columns,
-            score,
-            floor,
-            recover,
+        load_shedding.shed(
+            self._inbox, source, target_lag, by=by, key=key, score=score, floor=floor, recover=recover
         )
-        self._inbox.command("shed", {"source": source, "settings": settings})
 
     def shedding(self) -> pa.Table:
         """For every view of a source that may shed rows: the share of rows that it was computed from.
@@ -846,11 +743,7 @@ class Pond:
         >>> pond.shedding().column_names[:4]
         ['source', 'view', 'by', 'state']
         """
-        return load_shedding.bill(self._running_plan(), self._components.head())
-
-    def _running_plan(self) -> Plan:
-        head = self._components.head()
-        return self._driver.plan if head is None else self._components.reader.plan_of(head)
+        return load_shedding.bill(self._driver.newest_plan, self._components.head())
 
     def bounds(
         self,
@@ -876,19 +769,7 @@ class Pond:
         >>> pond.bounds("parcels_by_city", counts="n", over=[]).to_pylist()
         [{'n': 0.0, 'n_low': 0.0, 'n_high': 0.0}]
         """
-        listed = (counts,) if isinstance(counts, str) else tuple(counts)
-        with self._components.reader.pinned(None) as snapshot:
-            head = snapshot.manifest
-            rows = self.read(view, epoch=head.epoch)
-        plan = self._components.reader.plan_of(head)
-        if over is None:
-            if sums is not None and not isinstance(sums, Mapping):
-                raise InvalidError(
-                    "sums needs the column with the squares of each sum", detail=f"got {sums!r}"
-                )
-            return load_shedding.with_bounds(plan, head, view, rows, sums or {}, listed)
-        by = (over,) if isinstance(over, str) else tuple(over)
-        return load_shedding.totals(plan, head, view, rows, tuple(sums or ()), listed, by)
+        return load_shedding.bounds(self._reader, view, counts=counts, sums=sums, over=over)
 
     def advance(self, source: str, time: datetime.datetime | int) -> None:
         """Promise that a source will send nothing before this time: the watermarks that it feeds rise to it.
@@ -907,7 +788,7 @@ class Pond:
         >>> pond.read("trips_by_hour").column("n").to_pylist()
         [1]
         """
-        self._advance(source, instant_us(time))
+        watermark_promises.promise(self._inbox, source, instant_us(time))
 
     def finish(self, source: str) -> None:
         """Say that a source has ended: its watermarks go to the end of time, and all windows close.
@@ -922,31 +803,7 @@ class Pond:
         >>> pond.read("rides_by_hour").num_rows
         1
         """
-        self._advance(source, END_US)
-
-    def _advance(self, source: str, at_us: int) -> None:
-        self._driver.require_open()
-        plan = self._driver.plan
-        if not watermark_steps(plan).fed_by(source):
-            fed = sorted({scan for step in watermark_steps(plan).steps for scan in step.scans})
-            raise InvalidError(
-                f"source {source!r} feeds no watermark",
-                detail=f"those that do are {', '.join(fed) or 'none'}",
-                hint=nearest(source, fed, 'stream(..., event_time="at")'),
-            )
-        self._inbox.command(
-            "advance",
-            {"source": source, "at_us": at_us},
-            done=partial(self._has_advanced, source),
-        )
-
-    def _has_advanced(self, source: str, number: int) -> bool:
-        """Whether a promise is kept, or waits for rows that the background thread has yet to read."""
-        if not self._inbox.has_executed(number):
-            return False
-        return source not in self.head().promised or (
-            self._driver.thread is not None and self.backlog_rows > 0
-        )
+        watermark_promises.promise(self._inbox, source, END_US)
 
     def savepoint(self, name: str) -> None:
         """Name the newest epoch; it stays readable until the name is dropped.
@@ -955,13 +812,7 @@ class Pond:
         >>> pond.read("totals", epoch="before-sale").to_pylist()
         [{'who': 'ann', 'total': 5}]
         """
-        check_name("a savepoint", name)
-        self._reader.head()  # of a pond that exists
-        if name.isdecimal():
-            raise InvalidError(
-                f"{name!r} cannot be the name of a savepoint", detail="it would be taken for an epoch"
-            )
-        self._inbox.command("savepoint", {"name": name})
+        commands.add_savepoint(self._inbox, name)
 
     def drop_savepoint(self, name: str) -> None:
         """Remove the name of an epoch, which can then be collected once it is old.
@@ -971,15 +822,7 @@ class Pond:
         >>> pond.savepoints()
         {}
         """
-        need_text("the name of a savepoint", name)
-        known = self._reader.head().savepoints
-        if self._runner is not None and name not in known:
-            raise InvalidError(
-                f"no savepoint named {name!r}",
-                detail=f"savepoints are {', '.join(sorted(known)) or 'none'}",
-                hint=nearest(name, known),
-            )
-        self._inbox.command("drop_savepoint", {"name": name})
+        commands.drop_savepoint(self._inbox, name)
 
     def rollback(self, epoch: int | str, *, force: bool = False) -> None:
         """Return to an older epoch by a forward commit: state, offsets and watermarks.
@@ -993,14 +836,7 @@ class Pond:
         >>> pond.read("totals").to_pylist()
         [{'who': 'ann', 'total': 5}]
         """
-        head = self._reader.head()
-        wanted = self._reader.resolve(head, _need_epoch("rollback", epoch))
-        if wanted < head.floor and wanted not in head.savepoints.values():
-            raise InvalidError(f"epoch {wanted} is no longer kept", detail=f"the floor is {head.floor}")
-        self._program.require_return(head, wanted)
-        if not force:
-            self._reader.require_no_sink_retracts(head, wanted)
-        self._inbox.command("rollback", {"epoch": wanted, **({"force": True} if force else {})})
+        roll_back(self._inbox, epoch, force=force)
 
     def migrate(
         self,
@@ -1061,23 +897,7 @@ class Pond:
         ...     fork.views()
         ['t']
         """
-        uri = uri_of(path)
-        given = store_options
-        if given is None:
-            given = options_for(uri, self.store.uri, self._components.options)
-        child = open_store(uri, **options_of(uri, self.settings, given))
-        with self._reader.pinned(epoch) as snapshot:
-            plan = self._reader.plan_of(snapshot.manifest)
-            require_for_fork(plan, self._worker.trust)
-            make_fork(
-                self.store,
-                child,
-                snapshot.epoch,
-                pond=uuid.uuid4().hex,
-                now_us=self._clock.now_us(),
-                sinks=plan.sinks,
-            )
-            return snapshot.epoch
+        return fork_pond(self._components, path, epoch, store_options)
 
     def attach_sink(self, name: str, *, replay: bool = False) -> None:
         """Deliver changes to a detached sink again, from the next epoch on.
@@ -1149,9 +969,7 @@ class Pond:
         >>> pond.lookup("totals", "ann").to_pylist()
         [{'who': 'ann', 'total': 6}]
         """
-        id = None if request is None else request_ids.checked(request)
-        step = table_step(self.plan, table)
-        return self._inbox.rows(step, table_rows(self.plan, step, rows), 1, id)
+        return self._inbox.named_rows(table, rows, 1, request)
 
     def delete(self, table: str, rows: Rows) -> int:
         """Delete rows from a table: by key if the table has one, else one equal row for each.
@@ -1161,8 +979,7 @@ class Pond:
         >>> pond.read("orders").num_rows
         0
         """
-        step = table_step(self.plan, table)
-        return self._inbox.rows(step, table_rows(self.plan, step, rows), -1)
+        return self._inbox.named_rows(table, rows, -1)
 
     def flush(self, timeout_s: float = 60.0) -> int:
         """Wait until all earlier inbox entries are in a committed epoch; returns that epoch.
@@ -1174,8 +991,6 @@ class Pond:
         >>> pond.flush()
         2
         """
-        if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not timeout_s >= 0:
-            raise InvalidError("timeout_s must be a number of seconds", detail=f"got {timeout_s!r}")
         return self._inbox.flush(timeout_s)
 
     # -- reading -------------------------------------------------------------------------
@@ -1239,7 +1054,7 @@ class Pond:
         >>> sorted(pond.diff("totals", 1, 2).to_pylist(), key=lambda row: row["_w"])
         [{'who': 'ann', 'total': 5, '_w': -1}, {'who': 'ann', 'total': 6, '_w': 1}]
         """
-        return self._reader.diff(view, _need_epoch("diff", e1), _need_epoch("diff", e2))
+        return self._reader.diff(view, need_epoch("diff", e1), need_epoch("diff", e2))
 
     def changes(self, view: str, since: int | None = None, *, follow: bool = False) -> Iterator[Delta]:
         """Iterate over the changes of each epoch after `since`; with `follow` it waits for more.
@@ -1250,9 +1065,12 @@ class Pond:
         ...     print(delta.epoch, delta.table.to_pylist())
         1 [{'who': 'ann', 'total': 5, '_w': 1}]
         """
-        poll_s = 0.01 if is_local(self.store.uri) else 0.1
         return self._reader.changes(
-            view, since, follow=follow, poll_s=poll_s, check=self._driver.check_waiting
+            view,
+            since,
+            follow=follow,
+            poll_s=self._components.poll_s,
+            check=self._driver.check_waiting,
         )
 
     def states(self) -> list[StateInfo]:
@@ -1325,13 +1143,7 @@ class Pond:
         >>> pond.errors().num_rows
         0
         """
-        if view is not None and view not in self.plan.views:
-            raise InvalidError(
-                f"no view named {view!r}",
-                detail=f"views are {', '.join(sorted(self.plan.views)) or 'none'}",
-                hint="name a view, or no view for all error rows",
-            )
-        self._inbox.command("clear_errors", {} if view is None else {"view": view})
+        commands.clear_errors(self._inbox, view)
 
     def clear_late(self, step: str | None = None) -> None:
         """Drop the late rows of one watermark step, or all; the totals stay.
@@ -1340,14 +1152,7 @@ class Pond:
 
         >>> pond.clear_late()
         """
-        known = late_steps(self.plan)
-        if step is not None and step not in known:
-            raise InvalidError(
-                f"step {step!r} keeps no late rows",
-                detail=f"those that do are {', '.join(known) or 'none'}",
-                hint="name a watermark step, or no step for all late rows",
-            )
-        self._inbox.command("clear_late", {} if step is None else {"step": step})
+        commands.clear_late(self._inbox, step)
 
     # -- the time machine --------------------------------------------------------------------
 
@@ -1427,19 +1232,8 @@ class Pond:
         >>> pond.replay(1).same
         True
         """
-        if plan is not None:
-            _need_plan("replay", plan)
-        for what, function in (("on_input", on_input), ("on_error", on_error)):
-            if function is not None:
-                need_callable(what, function)
-        return run_again(
-            self._reader,
-            _need_epoch("replay", epoch),
-            plan=plan,
-            live=self._builder.plan,
-            step=step,
-            on_input=on_input,
-            on_error=on_error,
+        return replay_epoch(
+            self._components, epoch, step=step, on_input=on_input, on_error=on_error, plan=plan
         )
 
     # -- inside ----------------------------------------------------------------------------
@@ -1457,21 +1251,6 @@ class Pond:
     def _runner(self) -> Runner | None:
         """The runner of the epochs, while this process holds the pond."""
         return self._driver.runner
-
-
-def _need_epoch(what: str, epoch: Any) -> Any:
-    if epoch is None:
-        raise InvalidError(f"{what}() needs an epoch", hint="a number, or the name of a savepoint")
-    return epoch
-
-
-def _need_plan(what: str, plan: Any) -> None:
-    if not isinstance(plan, Plan):
-        raise InvalidError(
-            f"{what}() needs a plan",
-            detail=f"got {type(plan).__name__} {plan!r}"[:200],
-            hint="pass other_pond.plan",
-        )
 
 
 if not TYPE_CHECKING:

@@ -21,7 +21,9 @@ from millpond.settings import Settings
 from millpond.state.manifest import history
 from millpond.state.manifest.manifest import Manifest
 from millpond.state.secret_files import SecretFiles
+from millpond.state.store.location import is_local
 from millpond.state.store.store import Store
+from millpond.state.trust import Trust
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,11 @@ class Components:
         """The newest manifest; None before the first epoch."""
         return history.read_head(self.store)
 
+    @property
+    def poll_s(self) -> float:
+        """How long a feed of changes waits before it asks for a new epoch again."""
+        return 0.01 if is_local(self.store.uri) else 0.1
+
     def defined(self, otherwise: Plan) -> Plan:
         """The plan that this process defined, with the step ids of `otherwise`; else `otherwise`."""
         return versioned(otherwise, self.builder.plan).plan if self.builder.plan.nodes else otherwise
@@ -59,3 +66,22 @@ class Components:
             return watermark_progress(
                 self.reader.plan_of(snapshot.manifest), snapshot.manifest, snapshot.listing
             )
+
+
+def new_components(
+    store: Store,
+    settings: Settings,
+    clock: Clock,
+    *,
+    trust: bool,
+    options: Mapping[str, Any],
+    parallelism: int | None,
+    standby: bool,
+    take_over: bool,
+) -> Components:
+    """The components of a pond that was just opened: nothing is defined yet, and nothing runs."""
+    worker = Worker(store, trust=Trust(store, trust), options=options)
+    reader = Reader(worker, clock=clock, reader_ms=settings.reader_ms, store_options=options)
+    return Components(
+        store, settings, clock, worker, Builder(), reader, options, parallelism, standby, take_over
+    )

@@ -140,6 +140,18 @@ class Driver:
         """Does this process run epochs right now, in the background or in the foreground?"""
         return self.in_background or self._driving is not None
 
+    @property
+    def backlog_rows(self) -> int:
+        """Rows that sources have announced and no epoch has read; 0 if this process does not run the pond."""
+        runner = self.runner
+        return 0 if runner is None else runner.coordinator.backlog_rows
+
+    @property
+    def newest_plan(self) -> Plan:
+        """The plan of the newest epoch, or else the plan that this process defined."""
+        head = self.components.head()
+        return self.plan if head is None else self.components.reader.plan_of(head)
+
     def elsewhere(self) -> lease.Beat | None:
         """The lease of another holder that is alive: a process, or a Pond of this process."""
         other = open_ponds.other(self.place, self)

@@ -57,6 +57,15 @@ class InboxClient:
                 return known
         return self.put("rows", {**args, **request_ids.args_of(request)}, payload)
 
+    def named_rows(
+        self, table: str, rows: rows_of.Rows, weight: int, request: str | tuple[str, int] | None = None
+    ) -> int:
+        """Add rows to a table or delete them; table and columns have the names that SQL shows."""
+        id = None if request is None else request_ids.checked(request)
+        plan = self.driver.plan
+        step = rows_of.table_step(plan, table)
+        return self.rows(step, rows_of.table_rows(plan, step, rows), weight, id)
+
     def row_entry(self, table: str, rows: rows_of.Rows) -> tuple[dict[str, Any], bytes]:
         """The entry that `rows` would add."""
         return rows_of.entry(self.driver.plan, table, rows, 1)
@@ -121,6 +130,8 @@ class InboxClient:
 
     def flush(self, timeout_s: float) -> int:
         """Wait until all earlier entries are in a committed epoch; returns that epoch."""
+        if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not timeout_s >= 0:
+            raise InvalidError("timeout_s must be a number of seconds", detail=f"got {timeout_s!r}")
         driver = self.driver
         if driver.may_drive:
             return self.drain()

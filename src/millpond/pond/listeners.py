@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from millpond.engine.change.backfill import OnProgress, Progress
+from millpond.flow.call_errors import need_callable
 from millpond.serve.epoch_summaries import note
 from millpond.state.manifest.manifest import Manifest
 from millpond.state.store.waiting_store import Outage
@@ -44,7 +45,12 @@ class Listeners:
         self._logged_counts: dict[str, int] = {}  # errors/<step> -> error rows that are already logged
 
     def on_epoch(self, function: OnEpoch) -> None:
+        need_callable("on_epoch", function)
         self._on_epoch = (*self._on_epoch, function)
+
+    def set_on_wait(self, function: Callable[[str], None]) -> None:
+        need_callable("on_wait", function)
+        self.on_wait = function
 
     def begin(self, head: Manifest | None) -> None:
         """Treat everything before this epoch as already reported."""

@@ -27,6 +27,8 @@ from millpond.kernels.sample_hashes import kept_keys
 from millpond.plan.nodes import Plan, upstream
 from millpond.plan.sampled_keys import CannotSample, key_rules
 from millpond.plan.sheddable import ShedRules, sheddable_source
+from millpond.pond.inbox_client import InboxClient
+from millpond.serve.reader import Reader
 from millpond.state.manifest.manifest import Manifest
 
 HINT = "shed sources whose views aggregate with count, sum or avg, or by a key by which every view groups"
@@ -46,6 +48,25 @@ BILL = pa.schema(
         ("error_bound", pa.float64()),
     ]
 )
+
+
+def shed(
+    inbox: InboxClient,
+    source: str,
+    target_lag: Duration | None,
+    *,
+    by: str,
+    key: str | Sequence[str],
+    score: str | None,
+    floor: float,
+    recover: bool,
+) -> None:
+    """Send the command that lets a source shed rows, or that switches it off."""
+    need_text("source", source, "the name of a source")
+    columns = (key,) if isinstance(key, str) else tuple(key)
+    plan, head = inbox.driver.newest_plan, inbox.components.head()
+    settings = checked_settings(plan, head, source, target_lag, by, columns, score, floor, recover)
+    inbox.command("shed", {"source": source, "settings": settings})
 
 
 def checked_settings(
@@ -144,6 +165,28 @@ def bill(plan: Plan, head: Manifest | None) -> pa.Table:
                 }
             )
     return pa.Table.from_pylist(rows, schema=BILL)
+
+
+def bounds(
+    reader: Reader,
+    view: str,
+    *,
+    counts: str | Sequence[str],
+    sums: Mapping[str, str] | Sequence[str] | None,
+    over: str | Sequence[str] | None,
+) -> pa.Table:
+    """The rows of a view at the newest epoch with bounds of its estimates, or with `over` their totals."""
+    count_columns = (counts,) if isinstance(counts, str) else tuple(counts)
+    with reader.pinned(None) as snapshot:
+        head = snapshot.manifest
+        rows = reader.read(view, epoch=head.epoch)
+    plan = reader.plan_of(head)
+    if over is None:
+        if sums is not None and not isinstance(sums, Mapping):
+            raise InvalidError("sums needs the column with the squares of each sum", detail=f"got {sums!r}")
+        return with_bounds(plan, head, view, rows, sums or {}, count_columns)
+    group_columns = (over,) if isinstance(over, str) else tuple(over)
+    return totals(plan, head, view, rows, tuple(sums or ()), count_columns, group_columns)
 
 
 def with_bounds(

@@ -9,23 +9,24 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from millpond.engine.change.backfill import OnProgress
 from millpond.engine.change.long_backfill import progress_of
 from millpond.engine.change.programs import release_plan, save_plan
 from millpond.engine.coordinator.program_changes import CHANGED_MEANWHILE
 from millpond.errors import ConflictError, InvalidError, UnavailableError
+from millpond.flow.names import check_name
 from millpond.plan.backfill import backfill_plan
-from millpond.plan.change import check_complete, plan_change, restored
+from millpond.plan.change import check_complete, plan_change, renamed, swapped, without_views
 from millpond.plan.codec import with_code
 from millpond.plan.nodes import Plan
-from millpond.plan.user_code import with_operators
+from millpond.pond import definitions
 from millpond.pond.components import Components
 from millpond.pond.driver import Driver
 from millpond.pond.inbox_client import InboxClient
 from millpond.pond.listeners import Listeners
 from millpond.state import inbox
-from millpond.state.manifest import history
 from millpond.state.manifest.manifest import Manifest
 
 
@@ -42,6 +43,7 @@ class ProgramEditor:
 
     def change(self, plan: Plan, on_progress: OnProgress | None = None, base: str | None = None) -> int:
         """Continue with another plan; returns the epoch that begins with it."""
+        need_plan("change", plan)
         check_complete(plan)
         components, driver = self.components, self.driver
         driver.require_open()
@@ -109,22 +111,17 @@ class ProgramEditor:
         else:
             self.driver.wait_until(self._is_backfilled, math.inf, "what is being filled")
 
-    def require_return(self, head: Manifest, epoch: int) -> None:
-        """Refuse an epoch whose state the current pipeline cannot read; the coordinator does so too."""
-        target = history.read_manifest(self.components.store, epoch)
-        if target.catalog is None or target.catalog == head.catalog:
-            return
-        old, now = (with_operators(self.components.reader.plan_of(m)) for m in (target, head))
-        try:
-            restored(old, now)
-        except InvalidError as error:
-            raise InvalidError(
-                f"this pipeline cannot go on from epoch {epoch}",
-                detail=f"{error.message}: {error.detail}",
-                hint="fork that epoch, and run the fork with the code of its time or migrate it",
-                step=error.step,
-                epoch=epoch,
-            ) from error
+    def drop_view(self, name: str, *, cascade: bool) -> None:
+        """Drop a view now, or when the pond runs next if this program no longer defines it."""
+        if not definitions.drops_later(self.components, name, cascade):
+            self.edit(lambda plan: without_views(plan, [name], cascade=cascade))
+
+    def rename_view(self, name: str, to: str) -> None:
+        check_name("a view", to, taken=[view for view in self.driver.plan.views if view != name])
+        self.edit(lambda plan: renamed(plan, name, to))
+
+    def swap_views(self, one: str, other: str) -> None:
+        self.edit(lambda plan: swapped(plan, one, other))
 
     def _change_to(self, catalog: str, base: str | None) -> int:
         driver = self.driver
@@ -168,3 +165,12 @@ class ProgramEditor:
     def _is_backfilled(self) -> bool:
         head = self.components.head()
         return head is None or head.backfill is None
+
+
+def need_plan(method: str, plan: Any) -> None:
+    if not isinstance(plan, Plan):
+        raise InvalidError(
+            f"{method}() needs a plan",
+            detail=f"got {type(plan).__name__} {plan!r}"[:200],
+            hint="pass other_pond.plan",
+        )

@@ -16,8 +16,6 @@ from millpond.clock import Clock
 from millpond.engine.change.backfill import Progress
 from millpond.plan.nodes import Plan
 from millpond.plan.sink_check import SinkStatus
-from millpond.pond.components import Components
-from millpond.pond.driver import Driver
 from millpond.pond.inbox_client import InboxClient
 from millpond.secret_references import secrets_from
 from millpond.serve import state_inspection
@@ -38,10 +36,10 @@ if TYPE_CHECKING:
 
 
 class SqlHost:
-    def __init__(self, pond: Pond, components: Components, driver: Driver, inbox: InboxClient) -> None:
+    def __init__(self, pond: Pond, inbox: InboxClient) -> None:
         self._pond = pond
-        self._components = components
-        self._driver = driver
+        self._components = inbox.components
+        self._driver = inbox.driver
         self._inbox = inbox
         self._last_written: int | None = None
 
@@ -198,6 +196,6 @@ class SqlHost:
             yield Job("delivery", sink, state, at, newest, "epochs", note)
 
 
-def new_session(pond: Pond, components: Components, driver: Driver, inbox: InboxClient) -> SqlSession:
+def new_session(pond: Pond, inbox: InboxClient) -> SqlSession:
     """A session that runs statements over a pond."""
-    return SqlSession(SqlHost(pond, components, driver, inbox))
+    return SqlSession(SqlHost(pond, inbox))

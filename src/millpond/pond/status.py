@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from millpond.control import lease
-from millpond.errors import UnavailableError
+from millpond.errors import MillpondError, UnavailableError
 from millpond.plan.sink_check import SinkState, SinkStatus, connector_of, promise_of
 from millpond.pond.driver import Driver
 from millpond.serve.sink_lag import epochs_behind
@@ -61,6 +61,18 @@ def _waiting(driver: Driver) -> str | None:
     if store is not None and store.outage is not None:
         return store.outage.described(time.monotonic())
     return driver.listeners.executors
+
+
+def summary_of(driver: Driver) -> list[tuple[str, str]]:
+    """A summary of the pond for `repr`; the reason if it cannot be read."""
+    if driver.closed:
+        return [("state", "closed")]
+    try:
+        status, views = status_of(driver), sorted(driver.plan.views)
+    except MillpondError as error:
+        return [("state", f"unreadable: {error.message}")]
+    epoch = "none" if status.epoch is None else str(status.epoch)
+    return [("state", status.state), ("epoch", epoch), ("views", ", ".join(views) or "none")]
 
 
 def sinks_of(driver: Driver, head: Manifest | None) -> tuple[SinkStatus, ...]:

@@ -7,6 +7,9 @@
 | `listener.py`, `listener_table.py` | what a protocol must offer, and which protocols there are |
 | `serving.py` | what every listener is given |
 | `statements.py`, `client_session.py` | runs the statements of all clients in a bounded number of threads |
+| `change_groups.py`, `point_reads.py` | changes executed together; rows read by key without planning |
+| `thread_switching.py` | lets threads take turns more often |
+| `connection_limits.py`, `audit.py` | bounds the connections of each user; records what clients do |
 | `pipeline_starter.py` | starts the pipeline if a statement needs an epoch and no process runs the pond |
 | `authentication.py`, `authorization.py`, `scram.py`, `tls.py` | who a client is, and what it may do |
 | `http_credentials.py`, `readable_objects.py` | who a header names; what a client may read |

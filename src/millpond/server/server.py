@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
 from millpond.errors import InvalidError, UnavailableError
@@ -23,7 +23,7 @@ from millpond.server.authorization import AllowAll, Authorizer
 from millpond.server.listener import Listener
 from millpond.server.listener_table import LISTENERS
 from millpond.server.serving import Serving
-from millpond.server.settings import USERS_OF_POND, ServeSettings
+from millpond.server.settings import USERS_OF_POND, ServeSettings, serve_settings
 from millpond.server.statements import StatementPool
 from millpond.server.thread_switching import quick_switching
 from millpond.server.tls import tls_context
@@ -138,6 +138,13 @@ class Server:
                 self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
+
+
+def start_server(pond: Pond, settings: Mapping[str, Any]) -> Server:
+    """Serve a pond; `settings` are the fields of `ServeSettings`."""
+    server = Server(pond, serve_settings(**settings))
+    server.start()
+    return server
 
 
 def _ports() -> str:

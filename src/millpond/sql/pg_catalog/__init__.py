@@ -10,5 +10,7 @@ The relations have the columns of a real PostgreSQL 15 (`relations.json`, writte
 | `catalog_database.py` | a DuckDB database with the relations of one program |
 | `catalog_rows.py` | the rows of the relations, from the tables and views of a pond |
 | `catalog_functions.py` | the functions that such queries call, as macros |
+| `known_arrays.py` | array types that sqlglot cannot read |
+| `server_settings.py`, `server_version.py` | the settings and the version that clients ask for |
 | `pg_types.py` | the types of PostgreSQL, and which of them shows each logical type |
 """
