@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from millpond.arguments.call_errors import need_callable, need_number
+from millpond.arguments.durations import Duration, microseconds
 from millpond.errors import InvalidError
-from millpond.flow.call_errors import need_callable, need_number
-from millpond.flow.durations import Duration, microseconds
 from millpond.kernels.custom_trigger import CustomTrigger, TriggerEvent
 from millpond.kernels.triggers import (
     AfterAll,

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from millpond.arguments.durations import Duration, microseconds
 from millpond.errors import InvalidError
-from millpond.flow.durations import Duration, microseconds
 from millpond.kernels.watermark_strategies import (
     SLACK_ROWS_MAX,
     Bounded,

@@ -13,9 +13,9 @@ import zoneinfo
 from collections.abc import Callable, Iterable
 from typing import get_args
 
+from millpond.arguments.call_errors import need_number
+from millpond.arguments.durations import Duration, is_duration, microseconds
 from millpond.errors import InvalidError, nearest
-from millpond.flow.call_errors import need_number
-from millpond.flow.durations import Duration, is_duration, microseconds
 from millpond.flow.window_kinds import Counting, GapExpression, Windows
 from millpond.kernels.calendar_windows import Calendar, CalendarUnit
 from millpond.kernels.custom_windows import CustomWindows, Instants

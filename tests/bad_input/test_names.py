@@ -14,8 +14,8 @@ import pytest
 
 import millpond
 from millpond import Process, ValueState
+from millpond.arguments.names import HIDDEN
 from millpond.errors import InvalidError
-from millpond.flow.names import HIDDEN
 from millpond.pond import Pond
 from millpond.sinks.callback import CallbackSink
 from millpond.sources.files import FileSource

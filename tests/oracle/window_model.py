@@ -17,7 +17,7 @@ from typing import Any, Literal
 import duckdb
 import pyarrow as pa
 
-from millpond.flow.durations import Duration
+from millpond.arguments.durations import Duration
 from millpond.flow.stream import Stream
 from millpond.flow.window_kinds import GapExpression
 from millpond.flow.window_steps import Mode

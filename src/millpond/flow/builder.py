@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
+from millpond.arguments.names import check_name, safe
 from millpond.errors import InvalidError
-from millpond.flow.names import check_name, safe
 from millpond.kernels.python_function import carrying
 from millpond.operators.operator import Operator, Shape
 from millpond.plan.expiry import TimeDistance, expiring, is_view_and_ends, unending

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from millpond.arguments.call_errors import check_expressions, checked, need_number, need_text, no_method
+from millpond.arguments.durations import Duration
+from millpond.arguments.schemas import Like, check_parameters, schema_of
 from millpond.errors import InvalidError
 from millpond.flow.aggregates import parse_aggregates
-from millpond.flow.call_errors import check_expressions, checked, need_number, need_text, no_method
 from millpond.flow.descriptions import html_description, text_description
-from millpond.flow.durations import Duration
 from millpond.flow.exact_aggregates import counted_exactly, query_of_rows
 from millpond.flow.process import Target, process_batch_step, process_step
-from millpond.flow.schemas import Like, check_parameters, schema_of
 from millpond.flow.shared_slices import SharedSlices, SpreadGroups
 from millpond.flow.window_kinds import Windows
 from millpond.flow.window_steps import Mode, watermark_of
@@ -37,6 +37,7 @@ from millpond.operators.scan import Scan
 from millpond.operators.top_n import TopN
 from millpond.operators.window import Hop, Tumble
 from millpond.ordering import Order
+from millpond.sources.constant import OneRow
 
 if TYPE_CHECKING:
     from millpond.flow.stream import ProcessedStream, Stream
@@ -221,8 +222,6 @@ class KeyedStream:
                 inputs.append(source.step)
         closes = self._close(on_close)
         if not self.key:
-            from millpond.sources.constant import OneRow  # the edges are loaded where they are used
-
             feeds = (*feeds, AggregateFeed("always", ()))
             inputs.append(builder.constant("one-row", Scan(OneRow(), OneRow().schema, True)))
         spread = None if spreads is None else spreads.spread

@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from millpond.arguments.durations import Duration, microseconds
+from millpond.arguments.names import check_name
+from millpond.arguments.schemas import Like, check_parameters, result_schema, schema_of
 from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
-from millpond.flow.durations import Duration, microseconds
-from millpond.flow.names import check_name
-from millpond.flow.schemas import Like, check_parameters, result_schema, schema_of
 from millpond.flow.states import State
 from millpond.operators.operator import Shape
 from millpond.process.batch_process import BatchProcess

@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from millpond.arguments.schemas import DECIMAL, Like, is_typed, refuse, returned, said, schema_of
 from millpond.errors import InvalidError
-from millpond.flow.schemas import DECIMAL, Like, is_typed, refuse, returned, said, schema_of
 from millpond.kernels.python_rows import arrow_values, python_rows, row_fields, row_values
 from millpond.kernels.user_code import error_text, is_row_fault, name_of
 

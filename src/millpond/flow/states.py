@@ -14,11 +14,11 @@ from typing import Any, Generic, Literal, NoReturn, TypeVar, overload
 
 import pyarrow as pa
 
+from millpond.arguments.call_errors import checked, need_callable
+from millpond.arguments.durations import Duration, microseconds
+from millpond.arguments.names import check_columns
+from millpond.arguments.schemas import arrow_type, is_record, schema_of
 from millpond.errors import InvalidError
-from millpond.flow.call_errors import checked, need_callable
-from millpond.flow.durations import Duration, microseconds
-from millpond.flow.names import check_columns
-from millpond.flow.schemas import arrow_type, is_record, schema_of
 from millpond.operators.operator import Shape
 from millpond.process.nested import rebuilt
 from millpond.process.spec import PICKLED, RESERVED, Adds, Clock, Form, Kind, StateSpec, Ttl

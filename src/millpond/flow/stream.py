@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import pyarrow as pa
 
+from millpond.arguments.call_errors import check_expressions, checked, need_number, need_text, no_method
+from millpond.arguments.durations import Duration, microseconds, strategy_of
+from millpond.arguments.names import check_name
+from millpond.arguments.schemas import Like, check_parameters
 from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
-from millpond.flow.call_errors import check_expressions, checked, need_number, need_text, no_method
 from millpond.flow.descriptions import html_description, text_description
-from millpond.flow.durations import Duration, microseconds, strategy_of
 from millpond.flow.join_time_bounds import time_spans
 from millpond.flow.keyed_stream import KEYED_HINTS, KeyedStream
-from millpond.flow.names import check_name
 from millpond.flow.samples import batch_step_schema, rows_step_schema
-from millpond.flow.schemas import Like, check_parameters
 from millpond.flow.stream_watermarks import heartbeat_bound, inherited_bound, without_punctuations
 from millpond.flow.window_notes import note_gaps
 from millpond.flow.windowed import JoinKind

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from millpond.arguments.call_errors import need_text
+from millpond.arguments.schemas import Like, check_parameters, schema_of
 from millpond.errors import InvalidError
-from millpond.flow.call_errors import need_text
-from millpond.flow.schemas import Like, check_parameters, schema_of
 from millpond.kernels.duck import quoted
 from millpond.kernels.function_with_key import FunctionWithKey
 from millpond.operators.per_key import PerKey

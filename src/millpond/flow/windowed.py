@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from millpond.arguments.call_errors import checked, no_method
+from millpond.arguments.durations import Duration, microseconds
+from millpond.arguments.schemas import Like
 from millpond.errors import InvalidError
 from millpond.flow.aggregates import parse_aggregates
 from millpond.flow.builder import Builder
-from millpond.flow.call_errors import checked, no_method
-from millpond.flow.durations import Duration, microseconds
 from millpond.flow.process import Target
-from millpond.flow.schemas import Like
 from millpond.flow.shared_slices import SharedSlices, SpreadGroups, can_share, worth_slices
 from millpond.flow.stream_watermarks import passed_on_bound
 from millpond.flow.window_apply import with_key_columns

@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from millpond.arguments.call_errors import checked, need_epoch, need_number, with_call_errors
+from millpond.arguments.durations import Duration
+from millpond.arguments.schemas import Like
 from millpond.clock import Clock, SystemClock
 from millpond.control.inbox_sender import InboxSender
 from millpond.engine.change.backfill import OnProgress
@@ -26,9 +29,6 @@ from millpond.engine.coordinator.runner import Runner
 from millpond.engine.engine import Engine
 from millpond.engine.task.settled_watermarks import END_US
 from millpond.engine.traced_plan import OnError, OnInput
-from millpond.flow.call_errors import checked, need_epoch, need_number, with_call_errors
-from millpond.flow.durations import Duration
-from millpond.flow.schemas import Like
 from millpond.flow.stream import Stream, ViewHandle
 from millpond.kernels.watermark_strategies import Strategy, instant_us
 from millpond.masking import masked

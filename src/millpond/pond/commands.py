@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from millpond.arguments.call_errors import need_text
+from millpond.arguments.names import check_name
 from millpond.control.live_settings import changed_settings
 from millpond.engine.coordinator.commands import require_parallelism
 from millpond.errors import InvalidError, nearest
-from millpond.flow.call_errors import need_text
-from millpond.flow.names import check_name
 from millpond.plan.tables import late_steps
 from millpond.pond.inbox_client import InboxClient
 

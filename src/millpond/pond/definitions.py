@@ -7,12 +7,12 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from millpond.arguments.call_errors import need_text
+from millpond.arguments.durations import Duration
+from millpond.arguments.names import check_columns, check_name
+from millpond.arguments.schemas import Like, schema_of
 from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
-from millpond.flow.call_errors import need_text
-from millpond.flow.durations import Duration
-from millpond.flow.names import check_columns, check_name
-from millpond.flow.schemas import Like, schema_of
 from millpond.flow.stream import Stream, ViewHandle
 from millpond.kernels.duck import quoted
 from millpond.kernels.watermark_strategies import Strategy

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
+from millpond.arguments.call_errors import need_callable
 from millpond.engine.change.backfill import OnProgress, Progress
-from millpond.flow.call_errors import need_callable
 from millpond.serve.epoch_summaries import note
 from millpond.state.manifest.manifest import Manifest
 from millpond.state.store.waiting_store import Outage

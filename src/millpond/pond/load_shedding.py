@@ -9,6 +9,8 @@ from typing import Any, cast, get_args
 import numpy as np
 import pyarrow as pa
 
+from millpond.arguments.call_errors import need_text
+from millpond.arguments.durations import Duration, microseconds
 from millpond.control.shedding import (
     By,
     Shedding,
@@ -19,8 +21,6 @@ from millpond.control.shedding import (
     bounds_of_totals,
 )
 from millpond.errors import InvalidError
-from millpond.flow.call_errors import need_text
-from millpond.flow.durations import Duration, microseconds
 from millpond.identity import one_chunk
 from millpond.kernels.expressions import bind
 from millpond.kernels.sample_hashes import kept_keys

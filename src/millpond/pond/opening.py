@@ -9,10 +9,10 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from millpond.arguments.call_errors import need_callable
 from millpond.clock import Clock, SystemClock
 from millpond.engine.coordinator.commands import require_parallelism
 from millpond.errors import InvalidError
-from millpond.flow.call_errors import need_callable
 from millpond.pond.listeners import OnEpoch
 from millpond.pond.location import restore_stores
 from millpond.serve.backup import OnCopy

@@ -11,12 +11,12 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from millpond.arguments.names import check_name
 from millpond.engine.change.backfill import OnProgress
 from millpond.engine.change.long_backfill import progress_of
 from millpond.engine.change.programs import release_plan, save_plan
 from millpond.engine.coordinator.program_changes import CHANGED_MEANWHILE
 from millpond.errors import ConflictError, InvalidError, UnavailableError
-from millpond.flow.names import check_name
 from millpond.plan.backfill import backfill_plan
 from millpond.plan.change import check_complete, plan_change, renamed, swapped, without_views
 from millpond.plan.codec import with_code

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from millpond.arguments.call_errors import need_callable, need_epoch
 from millpond.engine.traced_plan import OnError, OnInput
-from millpond.flow.call_errors import need_callable, need_epoch
 from millpond.plan.nodes import Plan
 from millpond.pond.components import Components
 from millpond.pond.program import need_plan

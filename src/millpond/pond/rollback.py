@@ -6,8 +6,8 @@ reason, before the command is sent.
 
 from __future__ import annotations
 
+from millpond.arguments.call_errors import need_epoch
 from millpond.errors import InvalidError
-from millpond.flow.call_errors import need_epoch
 from millpond.plan.change import restored
 from millpond.plan.user_code import with_operators
 from millpond.pond.components import Components

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from millpond.arguments.call_errors import need_text
 from millpond.errors import InvalidError, nearest
-from millpond.flow.call_errors import need_text
 from millpond.integer_casts import require_integers
 from millpond.operators.scan import Scan
 from millpond.plan.nodes import Node, Plan

@@ -22,8 +22,8 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.arguments.call_errors import checked
 from millpond.errors import InvalidError, MillpondError, UnavailableError
-from millpond.flow.call_errors import checked
 from millpond.masking import masked
 from millpond.plan.sink_settings import OPERATION, Guarantee, SinkMode, SinkSettings
 from millpond.secret_references import check_references, resolved

@@ -23,8 +23,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from millpond.arguments.call_errors import checked
 from millpond.errors import InvalidError
-from millpond.flow.call_errors import checked
 from millpond.masking import masked
 from millpond.plan.sink_settings import Guarantee, SinkMode
 from millpond.secret_references import resolved

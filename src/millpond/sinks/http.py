@@ -22,9 +22,9 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 import pyarrow as pa
 
+from millpond.arguments.call_errors import checked
+from millpond.arguments.durations import microseconds
 from millpond.errors import InvalidError, UnavailableError
-from millpond.flow.call_errors import checked
-from millpond.flow.durations import microseconds
 from millpond.plan.sink_settings import Guarantee, SinkMode
 from millpond.secret_references import check_references, resolved
 from millpond.sinks.delivery import Delivery, RefusedRow, SinkBinding

@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from millpond.arguments.call_errors import checked
 from millpond.errors import InternalError, InvalidError, MillpondError, UnavailableError
-from millpond.flow.call_errors import checked
 from millpond.plan.sink_settings import Guarantee, SinkMode, SinkSettings
 from millpond.sinks.delivery import Delivery, Part, SinkBinding, written_schema
 from millpond.sinks.lake_types import lake_rows, lake_schema

@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from millpond.arguments.call_errors import checked
 from millpond.errors import InvalidError, UnavailableError
-from millpond.flow.call_errors import checked
 from millpond.masking import masked
 from millpond.plan.sink_settings import Guarantee, SinkMode
 from millpond.secret_references import check_references, resolved

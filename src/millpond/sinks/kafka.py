@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Literal, get_args
 
 import pyarrow as pa
 
+from millpond.arguments.call_errors import checked
+from millpond.arguments.durations import microseconds
 from millpond.errors import ConflictError, InvalidError
-from millpond.flow.call_errors import checked
-from millpond.flow.durations import microseconds
 from millpond.masking import masked
 from millpond.plan.sink_settings import EPOCH, NUMBER, OPERATION, Guarantee, SinkMode, SinkSettings
 from millpond.secret_references import check_references

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from millpond import delta as deltas
+from millpond.arguments.call_errors import checked
 from millpond.errors import DataError, InvalidError, UnavailableError
-from millpond.flow.call_errors import checked
 from millpond.state.tables.repeat_by_weight import repeat_by_weight
 
 POND, EPOCH = b"millpond.pond", b"millpond.epoch"  # in the metadata of each file

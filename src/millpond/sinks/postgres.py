@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.arguments.call_errors import checked
 from millpond.errors import ConflictError, InvalidError, UnavailableError
-from millpond.flow.call_errors import checked
 from millpond.masking import masked
 from millpond.plan.sink_settings import EPOCH, NUMBER, Guarantee, SinkMode
 from millpond.secret_references import check_references, resolved_address

@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.arguments.call_errors import checked
+from millpond.arguments.schemas import schema_of
 from millpond.delta import WEIGHT
 from millpond.errors import DataError, InvalidError
-from millpond.flow.call_errors import checked
-from millpond.flow.schemas import schema_of
 from millpond.masking import masked
 from millpond.operators.source_traits import KeepsHistory, StoredWithSchema
 from millpond.plan.backfill import FROM_NOW

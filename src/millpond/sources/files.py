@@ -34,9 +34,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.arguments.call_errors import checked, need_text
+from millpond.arguments.schemas import schema_of
 from millpond.errors import DataError, InternalError, InvalidError, UnavailableError
-from millpond.flow.call_errors import checked, need_text
-from millpond.flow.schemas import schema_of
 from millpond.masking import masked
 from millpond.operators.source_traits import KeepsHistory, ReadsEncoded, RereadsColumns, StoredWithSchema
 from millpond.plan.backfill import FROM_NOW

@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from millpond.arguments.call_errors import checked
+from millpond.arguments.schemas import schema_of
 from millpond.errors import DataError, InvalidError, MillpondError
-from millpond.flow.call_errors import checked
-from millpond.flow.schemas import schema_of
 from millpond.operators.source_traits import KeepsHistory, StoredWithSchema
 from millpond.plan.backfill import FROM_NOW
 from millpond.sources import schema_fit

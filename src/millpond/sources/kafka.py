@@ -25,8 +25,8 @@ from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
+from millpond.arguments.schemas import schema_of
 from millpond.errors import DataError, InternalError, InvalidError
-from millpond.flow.schemas import schema_of
 from millpond.operators.source_traits import KeepsHistory, PartitionLag, ReportsLag
 from millpond.plan.backfill import FROM_NOW
 from millpond.secret_references import check_references

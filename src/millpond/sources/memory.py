@@ -16,9 +16,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from millpond.arguments.call_errors import checked
+from millpond.arguments.schemas import schema_of
 from millpond.errors import InvalidError, nearest
-from millpond.flow.call_errors import checked
-from millpond.flow.schemas import schema_of
 from millpond.integer_casts import require_integers
 from millpond.operators.source_traits import KeepsHistory, RestoresSplits
 from millpond.plan.backfill import FROM_NOW

@@ -21,11 +21,11 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from millpond import delta as deltas
+from millpond.arguments.call_errors import checked
+from millpond.arguments.durations import microseconds
+from millpond.arguments.schemas import schema_of
 from millpond.delta import WEIGHT
 from millpond.errors import DataError, InvalidError
-from millpond.flow.call_errors import checked
-from millpond.flow.durations import microseconds
-from millpond.flow.schemas import schema_of
 from millpond.masking import masked
 from millpond.operators.source_traits import KeepsHistory, PollsForReader, RetractsOwnRows, StoredWithSchema
 from millpond.plan.view_changes import OTHER_PROGRAM, ViewTable

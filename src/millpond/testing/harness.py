@@ -19,12 +19,12 @@ from typing import Any, overload
 
 import pyarrow as pa
 
+from millpond.arguments.call_errors import checked, need_callable
+from millpond.arguments.durations import Duration, microseconds
+from millpond.arguments.schemas import Like, schema_of
 from millpond.clock import ManualClock
 from millpond.engine.coordinator.commands import require_parallelism
 from millpond.errors import InvalidError
-from millpond.flow.call_errors import checked, need_callable
-from millpond.flow.durations import Duration, microseconds
-from millpond.flow.schemas import Like, schema_of
 from millpond.operators.scan import Scan
 from millpond.operators.traits import SetsWatermark
 from millpond.pond import Pond, harness_access

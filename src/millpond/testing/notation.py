@@ -18,8 +18,8 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from millpond.arguments.durations import microseconds
 from millpond.errors import InvalidError
-from millpond.flow.durations import microseconds
 from millpond.kernels.python_values import python_values
 
 Kind: TypeAlias = pa.DataType | None  # None: any Python value, stored as a pickle

@@ -37,8 +37,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from millpond.arguments.schemas import Like
 from millpond.errors import InvalidError, MillpondError
-from millpond.flow.schemas import Like
 from millpond.testing.harness import Harness
 from millpond.testing.notation import ExpectedValue, expected_values, row_values, show_row
 from millpond.testing.row_differences import Seen

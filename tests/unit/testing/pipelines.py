@@ -92,6 +92,6 @@ def pipeline(pond: Pond, trades: Any) -> None:
 
 
 def _schema(like: Any) -> Any:
-    from millpond.flow.schemas import schema_of
+    from millpond.arguments.schemas import schema_of
 
     return schema_of(like)

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlglot import TokenType
 
+from millpond.arguments.durations import microseconds
 from millpond.errors import InvalidError
-from millpond.flow.durations import microseconds
 from millpond.masking import mask_value
 from millpond.password_verifiers import token_digest, verifier_text
 from millpond.sql.result import Result

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from millpond.arguments.names import check_name
 from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
-from millpond.flow.names import check_name
 from millpond.flow.stream import Stream
 from millpond.plan.nodes import Plan
 from millpond.plan.objects import UNIQUE_INDEX, SqlConstraint, SqlObject

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from millpond.arguments.names import check_columns
 from millpond.errors import InvalidError
-from millpond.flow.names import check_columns
 from millpond.plan.added_columns import may_lack, with_column
 from millpond.plan.nodes import Plan
 from millpond.plan.objects import UNIQUE_INDEX, SqlColumn, SqlConstraint, SqlObject, dependants

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from millpond.arguments.names import check_name
 from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
-from millpond.flow.names import check_name
 from millpond.plan.objects import SqlObject
 from millpond.sql.lowering import unbounded_state
 from millpond.sql.lowering.steps.windows_per_row import gap_warnings

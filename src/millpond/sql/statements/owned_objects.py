@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from millpond.arguments.names import check_name
 from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
-from millpond.flow.names import check_name
 from millpond.flow.stream import Stream
 from millpond.operators.scan import Scan
 from millpond.operators.upsert import Upsert

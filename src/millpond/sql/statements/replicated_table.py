@@ -13,9 +13,9 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from millpond.arguments.names import check_name
 from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
-from millpond.flow.names import check_name
 from millpond.flow.stream import Stream
 from millpond.operators.decode_changes import TRUNCATE_OP, DecodeChanges
 from millpond.operators.filter import Filter

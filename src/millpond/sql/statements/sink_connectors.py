@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from millpond.arguments.durations import microseconds
 from millpond.errors import InvalidError
-from millpond.flow.durations import microseconds
 from millpond.plan.sink_settings import Guarantee, SinkMode, SinkSettings, guarantee_of, modes_of
 from millpond.sinks.delta import DeltaSink
 from millpond.sinks.files import FilesSink

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import duckdb
 import pyarrow as pa
 
+from millpond.arguments.names import check_columns
 from millpond.errors import InvalidError
-from millpond.flow.names import check_columns
 from millpond.kernels.expressions import storable_text
 from millpond.plan.objects import SqlColumn, SqlConstraint, SqlIdentity
 from millpond.sql.binding.bind import as_user_error

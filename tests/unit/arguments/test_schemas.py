@@ -16,9 +16,9 @@ from typing import Annotated, Any, Literal, NamedTuple, NewType, Optional, Typed
 import pyarrow as pa
 import pytest
 
+from millpond.arguments.schemas import arrow_type, check_parameters, result_schema, returned, schema_of
 from millpond.errors import InvalidError
 from millpond.flow.samples import sample_schema, sample_table
-from millpond.flow.schemas import arrow_type, check_parameters, result_schema, returned, schema_of
 
 Price = NewType("Price", float)
 
