@@ -134,9 +134,9 @@ JOIN_CHUNK_ROWS = 1_000_000
 # A ranking filters its input if it has this many times more rows than can be in the result (decision 15).
 TOP_N_SPARE = 1.1
 
-# Changes of all rounds of a recursion that are processed in one pass; more are processed round by round.
+# Changes of all rounds of a recursion that are processed in one wave; more are processed round by round.
 # Then the cost of ten edges follows what depends on them, not the number of rounds (decision 11).
-RECURSION_ONE_PASS_ROWS_MAX = 20_000
+RECURSION_ONE_WAVE_ROWS_MAX = 20_000
 
 # Rows that enter the steps of a recursion in the first call, before it is known how many they produce, and
 # the rows that one call may produce.  Not measured.

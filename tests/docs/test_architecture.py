@@ -34,7 +34,7 @@ DEFERRED = {
     "pond/definitions.py -> sql.binding.catalog": "SQL is loaded where it is used",
     "pond/definitions.py -> sql.binding.python_functions": "SQL is loaded where it is used",
     "serve/replay.py -> engine.coordinator.inbox_changes": "SQL is loaded where it is used",
-    "pond/driver.py -> engine.spark.engine": "the inline engine works without pyspark",
+    "pond/execution.py -> engine.spark.engine": "the inline engine works without pyspark",
     "state/store/store.py -> state.store.local_store": "a store imports only the implementation it opens",
     "state/store/store.py -> state.store.disk_cache": "a store imports only the implementation it opens",
     "state/store/store.py -> state.store.memory_store": "a store imports only the implementation it opens",

@@ -128,7 +128,7 @@ class World:
         made.view("out")
         made.side("side").view("side")
         with mock.patch("millpond.engine.coordinator.runner.ThreadPoolExecutor", AtOnce):
-            pond._driver.boot()
+            pond._execution.boot()
         return pond
 
     def _committed(self, manifest: Any) -> None:

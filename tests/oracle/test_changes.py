@@ -56,7 +56,7 @@ class ChangingWorld(World):
         pond._builder.reopen(replace(plan, nodes=nodes))
         if not self.threads:
             with mock.patch("millpond.engine.coordinator.runner.ThreadPoolExecutor", AtOnce):
-                pond._driver.boot()
+                pond._execution.boot()
         return pond
 
     def step(self) -> None:

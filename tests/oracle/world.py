@@ -116,7 +116,7 @@ class World:
         build(pond, self.a, self.e, self.cases)
         if not self.threads:
             with mock.patch("millpond.engine.coordinator.runner.ThreadPoolExecutor", AtOnce):
-                pond._driver.boot()
+                pond._execution.boot()
         return pond
 
     def _committed(self, manifest: Any) -> None:

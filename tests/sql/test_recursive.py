@@ -76,8 +76,8 @@ def change(world: World, rng: random.Random, ids: int = 18, nodes: int = 8) -> N
 def test_what_people_use_recursion_for(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All rounds together, or one after the other: the answer is one."""
     rng = random.Random(seed)
-    most = (tuning.RECURSION_ONE_PASS_ROWS_MAX, 0, 5)[seed % 3]
-    monkeypatch.setattr(tuning, "RECURSION_ONE_PASS_ROWS_MAX", most)
+    most = (tuning.RECURSION_ONE_WAVE_ROWS_MAX, 0, 5)[seed % 3]
+    monkeypatch.setattr(tuning, "RECURSION_ONE_WAVE_ROWS_MAX", most)
     world = World(tmp_path / "pond", TABLES, parallelism=2, durable=False)
     for name, query in PEOPLE_USE.items():
         world.view(name, query)

@@ -16,8 +16,8 @@ def test_only_the_ponds_of_the_block_are_closed(tmp_path: Path) -> None:
         left.sql("CREATE TABLE t (x int)")
         left.start()
         read = millpond.open(tmp_path / "wider", engine="inline")
-        thread = left._driver.thread
+        thread = left._execution.thread
         assert thread is not None and thread.is_alive()
     assert not thread.is_alive()
-    assert [pond._driver.closed for pond in (left, read, wider)] == [True, True, False]
-    assert left._driver.keeper is None and wider._driver.keeper is not None
+    assert [pond._execution.closed for pond in (left, read, wider)] == [True, True, False]
+    assert left._execution.keeper is None and wider._execution.keeper is not None

@@ -358,7 +358,7 @@ def test_what_fails_in_the_background_comes_out_of_the_next_calls(pond: Pond) ->
     pond.table("t", SCHEMA, key="k")
     pond.start()
     source.push([{"k": 1, "v": 1}])
-    until(lambda: pond._driver.failure is not None)
+    until(lambda: pond._execution.failure is not None)
     calls: list[Callable[[], object]] = [
         pond.drain,
         pond.flush,
@@ -596,7 +596,7 @@ def test_the_loser_of_two_writers_stops_and_leaves_the_lease_alone(tmp_path: Pat
     with pytest.raises(ConflictError, match="another coordinator committed epoch"):
         first.drain()
     beats = len(open_store(first.store.uri).list("lease/"))
-    assert first._driver.keeper is None
+    assert first._execution.keeper is None
     second.drain()
     assert rows(second.read("t")) == [(1, 1)]
     assert beats >= 1

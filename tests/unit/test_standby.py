@@ -268,7 +268,7 @@ def test_one_that_lost_the_pond_while_it_rested_renews_no_more(tmp_path: Path) -
     with client(tmp_path / "pond") as first:
         first.table("t", SCHEMA, key="k")
         first.drain()
-        keeper = first._driver.keeper
+        keeper = first._execution.keeper
         assert keeper is not None
         with millpond.open(tmp_path / "pond", engine="inline", durable=False, take_over=True) as second:
             second.table("t", SCHEMA, key="k")
@@ -334,10 +334,10 @@ def test_a_standby_starts_its_engine_while_it_waits(tmp_path: Path) -> None:
         pond.table("t", {"a": int})
         pond.drain()
         with millpond.open(path, engine="inline", durable=False, lease_ms=600_000, standby=True) as standby:
-            driver = standby._driver
+            execution = standby._execution
             waiting = threading.Thread(target=standby.drain)
             waiting.start()
-            until(lambda: driver.standing_by and driver._engine is not None)
-            assert driver.runner is None
+            until(lambda: execution.standing_by and execution._engine is not None)
+            assert execution.runner is None
             standby.stop()
             waiting.join(60)

@@ -6,11 +6,11 @@ A row's *first* round is the lowest one that produces it.  The rows with the num
 their first round are the only unknowns: each round follows from the one before, so
 there is one answer, and the loop has found it when no work is left.
 
-A pass processes changes of all rounds together; its output belongs to later
+A wave processes changes of all rounds together; its output belongs to later
 rounds.  Only one kind of row waits: one that lost its first round and has a later
 one.  That later one may be the row's own echo around a cycle, so the row returns
-only when no work is left before that round.  Hence every pass finishes the
-lowest round for good, and there are no more passes than rounds.  Large batches
+only when no work is left before that round.  Hence every wave finishes the
+lowest round for good, and there are no more waves than rounds.  Large batches
 of changes are processed round by round, each once, instead of being corrected later.
 """
 
@@ -83,8 +83,8 @@ class Recursion:
         self.backfill = backfill
         self.columns = list(columns)
         self.round = round_column
-        marks = [pa.field(self.round, pa.int64()), pa.field(WEIGHT, pa.int64())]
-        self.schema = pa.schema([*schema, *marks])
+        counters = [pa.field(self.round, pa.int64()), pa.field(WEIGHT, pa.int64())]
+        self.schema = pa.schema([*schema, *counters])
         self.distinct = distinct
         self.limits = limits
         self.seen = seen
@@ -92,7 +92,7 @@ class Recursion:
         self.write_buffer = write_buffer
         self.next_round = next_round
         self.made = 0  # rows added to later rounds
-        self.given: list[pa.Table] = []  # changes of how often rounds contain rows
+        self.pending: list[pa.Table] = []  # changes of how often rounds contain rows
         self.waiting: dict[int, list[pa.Table]] = {}  # round -> rows that return to it
         self.out: list[pa.Table] = []
         self.errors: list[pa.Table] = []
@@ -101,12 +101,12 @@ class Recursion:
         """Apply the changes of the inputs; raises TooManyRows."""
         first = inputs.get(input_name(0))
         if first is not None:
-            self.given.append(self._rows(first, np.zeros(first.num_rows, np.int64)))
+            self.pending.append(self._rows(first, np.zeros(first.num_rows, np.int64)))
         others = {name: delta for name, delta in inputs.items() if name != input_name(0)}
         if others:
             self._through({name: without_hash(delta) for name, delta in others.items()})
-        while self.given or self.waiting:
-            rows = self._pass()
+        while self.pending or self.waiting:
+            rows = self._wave()
             if rows.num_rows:
                 self.out.append(rows)
                 self._through_in_batches(rows)
@@ -128,9 +128,9 @@ class Recursion:
         out = consolidate(pa.concat_tables(self.out), columns=self.columns)
         return out if out.num_rows else None
 
-    def _through(self, given: Mapping[str, pa.Table]) -> None:
+    def _through(self, inputs: Mapping[str, pa.Table]) -> None:
         """Send changes through all inner steps once; the output is added to later rounds."""
-        rows = self.next_round(given)
+        rows = self.next_round(inputs)
         if rows is not None:
             self._give(rows)
 
@@ -140,7 +140,7 @@ class Recursion:
         if self.made > self.limits.rows:
             raise TooManyRows
         made_by = ints_of(rows, self.round)
-        self.given.append(self._rows(rows, made_by + 1))
+        self.pending.append(self._rows(rows, made_by + 1))
 
     def _rows(self, delta: pa.Table, rounds: Ints) -> pa.Table:
         """Rows with their rounds and weights, in the declared schema."""
@@ -158,38 +158,38 @@ class Recursion:
         for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(rounds)], strict=True):
             yield int(rounds[start]), rows.slice(start, end - start)
 
-    # -- one pass ----------------------------------------------------------------------
+    # -- one wave ----------------------------------------------------------------------
 
-    def _pass(self) -> pa.Table:
-        """Run one pass; return the rows that enter and leave their rounds."""
-        least = min(*self.waiting, *(int(ints_of(part, self.round).min()) for part in self.given), NEVER)
-        given, self.given = self.given, []
-        if sum(part.num_rows for part in given) > tuning.RECURSION_ONE_PASS_ROWS_MAX:
-            given = self._only(least, given)
-        changed = self._settled(consolidate(concat(given))) if given else []
+    def _wave(self) -> pa.Table:
+        """Run one wave; return the rows that enter and leave their rounds."""
+        least = min(*self.waiting, *(int(ints_of(part, self.round).min()) for part in self.pending), NEVER)
+        changes, self.pending = self.pending, []
+        if sum(part.num_rows for part in changes) > tuning.RECURSION_ONE_WAVE_ROWS_MAX:
+            changes = self._only(least, changes)
+        changed = self._settled(consolidate(concat(changes))) if changes else []
         changed += self.waiting.pop(least, [])
         rows = consolidate(concat(changed)) if changed else self.schema.empty_table()
         return self._within(rows)
 
-    def _only(self, number: int, given: list[pa.Table]) -> list[pa.Table]:
+    def _only(self, number: int, changes: list[pa.Table]) -> list[pa.Table]:
         """The changes of one round; the rest is put back."""
-        found = []
-        for part in given:
+        of_round = []
+        for part in changes:
             here = ints_of(part, self.round) == number
-            found.append(part.filter(pa.array(here)))
+            of_round.append(part.filter(pa.array(here)))
             if not here.all():
-                self.given.append(part.filter(pa.array(~here)))
-        return [part for part in found if part.num_rows]
+                self.pending.append(part.filter(pa.array(~here)))
+        return [part for part in of_round if part.num_rows]
 
-    def _settled(self, given: pa.Table) -> list[pa.Table]:
+    def _settled(self, changes: pa.Table) -> list[pa.Table]:
         """Update the counts; return rows that enter or leave a round now.  Rows that return later wait."""
-        keys = KeySet.of(given, self.columns)
-        found = self.seen_table().lookup(keys, [self.round, COUNT])
+        keys = KeySet.of(changes, self.columns)
+        known = self.seen_table().lookup(keys, [self.round, COUNT])
         seen = _Seen.of(
-            np.concatenate([found.key_index, keys.inverse]),
-            np.concatenate([ints_of(found.table, self.round), ints_of(given, self.round)]),
-            np.concatenate([ints_of(found.table, COUNT), np.zeros(given.num_rows, np.int64)]),
-            np.concatenate([np.zeros(found.table.num_rows, np.int64), weights(given)]),
+            np.concatenate([known.key_index, keys.inverse]),
+            np.concatenate([ints_of(known.table, self.round), ints_of(changes, self.round)]),
+            np.concatenate([ints_of(known.table, COUNT), np.zeros(changes.num_rows, np.int64)]),
+            np.concatenate([np.zeros(known.table.num_rows, np.int64), weights(changes)]),
         )
         self._check(seen)
         touched = np.flatnonzero(seen.before != seen.after)

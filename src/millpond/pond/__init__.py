@@ -7,7 +7,7 @@
 | `location.py`, `components.py` | where a pond is, and what it is made of while it is open |
 | `definitions.py` | streams, tables and functions of Python become steps |
 | `explaining.py` | the plan as text or a diagram |
-| `driver.py`, `boot.py`, `listeners.py` | running: who drives the epochs, how they start, who is notified |
+| `execution.py`, `boot.py`, `listeners.py` | running: who runs the epochs, how they start, who is notified |
 | `open_ponds.py`, `status.py` | which `Pond` of this process has a folder open; how a pond is doing |
 | `autoscaler.py`, `load_shedding.py` | parallelism that follows the load; rows shed, bounds of estimates |
 | `progress.py` | how far event time and a backfill have come |
@@ -23,6 +23,6 @@ Reading is `serve/reader.py`, backups are `serve/backup.py`, statements are `sql
 """
 
 from millpond.pond.api import Pond, open, restore
-from millpond.pond.driver import EngineName
+from millpond.pond.execution import EngineName
 
 __all__ = ["EngineName", "Pond", "open", "restore"]

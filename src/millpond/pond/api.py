@@ -45,7 +45,7 @@ from millpond.pond import (
 from millpond.pond.autoscaler import Autoscaler
 from millpond.pond.closing import close_pond
 from millpond.pond.components import new_components
-from millpond.pond.driver import Driver, EngineName
+from millpond.pond.execution import EngineName, Execution
 from millpond.pond.explaining import explain_plan
 from millpond.pond.forking import fork_pond
 from millpond.pond.inbox_client import InboxClient
@@ -214,21 +214,23 @@ class Pond:
         self._builder = self._components.builder
         self._reader = self._components.reader
         self._listeners = Listeners(on_epoch)
-        self._driver = Driver(self._components, self._listeners, engine, spark, session_options)
-        self._inbox = InboxClient(self._components, self._driver)
-        self._listeners.on_epoch(Autoscaler(self.settings, InboxSender(store), lambda: self._driver.engine))
-        self._program = ProgramEditor(self._components, self._driver, self._inbox, self._listeners)
+        self._execution = Execution(self._components, self._listeners, engine, spark, session_options)
+        self._inbox = InboxClient(self._components, self._execution)
+        self._listeners.on_epoch(
+            Autoscaler(self.settings, InboxSender(store), lambda: self._execution.engine)
+        )
+        self._program = ProgramEditor(self._components, self._execution, self._inbox, self._listeners)
         self._sessions = Sessions(self, self._inbox)
 
     def __enter__(self) -> Pond:
         return self
 
     def __repr__(self) -> str:
-        facts = ", ".join(f"{name} {value}" for name, value in summary_of(self._driver))
+        facts = ", ".join(f"{name} {value}" for name, value in summary_of(self._execution))
         return f"Pond({masked(self.store.uri)!r}, {facts})"
 
     def _repr_html_(self) -> str:
-        return html_facts("Pond", [("location", masked(self.store.uri)), *summary_of(self._driver)])
+        return html_facts("Pond", [("location", masked(self.store.uri)), *summary_of(self._execution)])
 
     def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         # an exception that leaves the block is not hidden by an earlier failure
@@ -301,7 +303,7 @@ class Pond:
         >>> sorted(pond.plan.views)
         ['counts', 'orders', 'totals']
         """
-        return self._driver.plan
+        return self._execution.plan
 
     def explain(self, format: Literal["text", "mermaid"] = "text", *, analyze: bool = False) -> str:
         """The plan with its levels, exchanges and state tables, as text or as a Mermaid diagram.
@@ -567,7 +569,7 @@ class Pond:
         [{'who': 'bob', 'total': 1}]
         >>> pond.stop()
         """
-        self._driver.start()
+        self._execution.start()
 
     def stop(self) -> None:
         """Stop after the running epoch; raises the error of the background thread, if it failed.
@@ -577,7 +579,7 @@ class Pond:
         >>> pond.status.state
         'stopped'
         """
-        self._driver.stop()
+        self._execution.stop()
 
     def run(self) -> None:
         """Run in the foreground until interrupted, or until another thread or `on_epoch` calls stop().
@@ -588,7 +590,7 @@ class Pond:
         >>> pond.epoch
         2
         """
-        self._driver.run()
+        self._execution.run()
 
     def close(self) -> None:
         """Stop, and release the lease and everything that was started for this pond.
@@ -604,7 +606,7 @@ class Pond:
         self._close(raises=True)
 
     def _close(self, *, raises: bool) -> None:
-        close_pond(self._driver, self._sessions, raises=raises)
+        close_pond(self._execution, self._sessions, raises=raises)
 
     def on_epoch(self, function: OnEpoch) -> None:
         """Call a function with the manifest of every epoch that this process commits.
@@ -634,7 +636,7 @@ class Pond:
         >>> pond.runs_in_background
         False
         """
-        return self._driver.in_background
+        return self._execution.in_background
 
     @property
     def status(self) -> Status:
@@ -643,7 +645,7 @@ class Pond:
         >>> pond.status.state, pond.status.epoch
         ('stopped', 1)
         """
-        return status_of(self._driver)
+        return status_of(self._execution)
 
     def sinks(self) -> list[SinkStatus]:
         """Every sink: its view, mode and guarantee, the last epoch it received, and how far it is behind.
@@ -663,7 +665,7 @@ class Pond:
         >>> pond.backlog_rows
         0
         """
-        return self._driver.backlog_rows
+        return self._execution.backlog_rows
 
     def rescale(self, n: int) -> None:
         """Change the parallelism of the next epochs, while the pond runs, without moving state.
@@ -743,7 +745,7 @@ class Pond:
         >>> pond.shedding().column_names[:4]
         ['source', 'view', 'by', 'state']
         """
-        return load_shedding.bill(self._driver.newest_plan, self._components.head())
+        return load_shedding.bill(self._execution.newest_plan, self._components.head())
 
     def bounds(
         self,
@@ -858,7 +860,7 @@ class Pond:
         >>> pond.state_rows("count", "n")
         [{'page': 'home', 'n': 100}]
         """
-        return state_migration.migrate(self._components, self._driver, step, function, state)
+        return state_migration.migrate(self._components, self._execution, step, function, state)
 
     def bootstrap(self, step: str, state: str, rows: StateRows, *, replace: bool = False) -> int:
         """Fill a state of a step from an Arrow table or dicts, in one commit; returns the number of rows.
@@ -871,7 +873,9 @@ class Pond:
         >>> pond.state_rows("count", "n")
         [{'page': 'cart', 'n': 7}]
         """
-        return state_migration.bootstrap(self._components, self._driver, step, state, rows, replace=replace)
+        return state_migration.bootstrap(
+            self._components, self._execution, step, state, rows, replace=replace
+        )
 
     def fork(
         self,
@@ -953,7 +957,7 @@ class Pond:
 
         >>> pond.compact()
         """
-        self._driver.compact()
+        self._execution.compact()
 
     # -- changing tables ------------------------------------------------------------------
 
@@ -1070,7 +1074,7 @@ class Pond:
             since,
             follow=follow,
             poll_s=self._components.poll_s,
-            check=self._driver.check_waiting,
+            check=self._execution.check_waiting,
         )
 
     def states(self) -> list[StateInfo]:
@@ -1178,7 +1182,7 @@ class Pond:
         >>> row["step"], str(row["watermark"]), row["event_lag_ms"], row["state"]
         ('taps.watermark', '2024-01-01 09:59:55', 5000.0, 'active')
         """
-        return self._components.watermarks(self._driver.plan)
+        return self._components.watermarks(self._execution.plan)
 
     def source_lag(self) -> pa.Table:
         """How far each partition of the Kafka sources is behind, at the newest epoch; asks the brokers.
@@ -1186,7 +1190,7 @@ class Pond:
         >>> pond.source_lag().column_names
         ['source', 'partition', 'position', 'end', 'lag']
         """
-        return self._components.source_lag(self._driver.plan)
+        return self._components.source_lag(self._execution.plan)
 
     def scaling(self) -> pa.Table:
         """The decisions of `autoscale`, with their reasons, in the epochs that can be read.
@@ -1245,12 +1249,12 @@ class Pond:
         >>> pond.engine.default_parallelism > 0
         True
         """
-        return self._driver.engine
+        return self._execution.engine
 
     @property
     def _runner(self) -> Runner | None:
         """The runner of the epochs, while this process holds the pond."""
-        return self._driver.runner
+        return self._execution.runner
 
 
 if not TYPE_CHECKING:

@@ -92,23 +92,23 @@ class Autoscaler:
         self._tasks.append((load.at_us, manifest.parallelism))
         self._times.append(times_of(manifest))
         symptoms = diagnosed(self._times, sinks_behind(manifest))
-        found = decide(list(self._history), manifest.parallelism, self._decided_us, self._policy())
-        if found is not None:
+        decision = decide(list(self._history), manifest.parallelism, self._decided_us, self._policy())
+        if decision is not None:
             self._decided_us = load.at_us
             self._name(symptoms, load.at_us)
-            told = {**self._recorded(found), "symptoms": "; ".join(str(s) for s in symptoms)}
-            told |= self._executors_for(found.tasks, load.at_us, found.reason)
-            self._sender.append("rescale", {"parallelism": found.tasks, "scaling": told})
+            recorded = {**self._recorded(decision), "symptoms": "; ".join(str(s) for s in symptoms)}
+            recorded |= self._executors_for(decision.tasks, load.at_us, decision.reason)
+            self._sender.append("rescale", {"parallelism": decision.tasks, "scaling": recorded})
         elif more := self._executors_for(manifest.parallelism, load.at_us):
             tasks = manifest.parallelism
-            told = {"mode": self._settings.autoscale, "before": tasks, **more}
-            self._sender.append("rescale", {"parallelism": tasks, "scaling": told})
+            recorded = {"mode": self._settings.autoscale, "before": tasks, **more}
+            self._sender.append("rescale", {"parallelism": tasks, "scaling": recorded})
         elif self._is_news(symptoms, load.at_us):
             self._name(symptoms, load.at_us)
             tasks = manifest.parallelism
             reason = "; ".join(str(s) for s in symptoms)
-            told = {"mode": "symptom", "before": tasks, "reason": "nothing to change", "symptoms": reason}
-            self._sender.append("rescale", {"parallelism": tasks, "scaling": told})
+            recorded = {"mode": "symptom", "before": tasks, "reason": "nothing to change", "symptoms": reason}
+            self._sender.append("rescale", {"parallelism": tasks, "scaling": recorded})
 
     def _is_news(self, symptoms: Sequence[Symptom], at_us: int) -> bool:
         """Were these not told yet?  A symptom that comes and goes is not told with every epoch."""
@@ -137,18 +137,18 @@ class Autoscaler:
         policy = ExecutorPolicy(min(settings.executors_min, most), most, executors.cores_each, pause_us)
         before = executors.wanted if self._executors is None else self._executors
         history = [*self._tasks, (at_us, tasks)]
-        found = decide_executors(history, before, self._executors_us, policy)
-        if found is None:
+        decision = decide_executors(history, before, self._executors_us, policy)
+        if decision is None:
             return {}
-        self._executors_us, self._executors = at_us, found.executors
-        return {"executors": found.executors, "reason": "; ".join([*reasons, found.reason])}
+        self._executors_us, self._executors = at_us, decision.executors
+        return {"executors": decision.executors, "reason": "; ".join([*reasons, decision.reason])}
 
     def _apply(self, manifest: Manifest) -> None:
         """Ask for the executors that a committed decision names."""
-        told = manifest.metrics.get("scaling") or {}
-        executors = self._elastic() if "executors" in told and told["mode"] == "on" else None
+        scaling = manifest.metrics.get("scaling") or {}
+        executors = self._elastic() if "executors" in scaling and scaling["mode"] == "on" else None
         if executors is not None:
-            executors.request(int(told["executors"]))
+            executors.request(int(scaling["executors"]))
 
     def _policy(self) -> ScalingPolicy:
         settings = self._settings
@@ -168,11 +168,11 @@ class Autoscaler:
             return self._engine().default_parallelism
         return self._settings.executors_max * executors.cores_each
 
-    def _recorded(self, found: ScalingDecision) -> dict[str, object]:
+    def _recorded(self, decision: ScalingDecision) -> dict[str, object]:
         return {
             "mode": self._settings.autoscale,
-            "before": found.before,
-            "levels": list(found.levels),
-            "rows_per_s": round(found.rows_per_s, 1),
-            "reason": found.reason,
+            "before": decision.before,
+            "levels": list(decision.levels),
+            "rows_per_s": round(decision.rows_per_s, 1),
+            "reason": decision.reason,
         }

@@ -61,15 +61,15 @@ def plans_to_run(components: Components, head: Manifest | None, rewritten: Seque
 
     Code and state of a pond that is neither ours nor trusted are refused here, before anything runs.
     """
-    found = _plans(components, head, rewritten)
-    plan = with_code(found.plan)
-    wanted = plan if found.wanted is found.plan else with_code(found.wanted)
+    plans = _plans(components, head, rewritten)
+    plan = with_code(plans.plan)
+    wanted = plan if plans.wanted is plans.plan else with_code(plans.wanted)
     trust = components.worker.trust
     if head is not None and unpickles(plan):
         trust.require_owner("state is kept as pickles")
     if not components.builder.plan.nodes and reaches_out(plan):
         trust.require_owner("sources and sinks are defined")
-    return replace(found, plan=plan, wanted=wanted)
+    return replace(plans, plan=plan, wanted=wanted)
 
 
 def _plans(components: Components, head: Manifest | None, rewritten: Sequence[str]) -> Plans:
@@ -83,8 +83,8 @@ def _plans(components: Components, head: Manifest | None, rewritten: Sequence[st
         return Plans(plan, plan)
     old = with_operators(components.reader.plan_of(head))
     asked = asked_of(components.builder, old)
-    found = versioned(old, with_expiry_of(old, plan), steps_to_replace(plan, asked))
-    plan, ids = with_sql(old, found.plan), found.moved
+    continued = versioned(old, with_expiry_of(old, plan), steps_to_replace(plan, asked))
+    plan, ids = with_sql(old, continued.plan), continued.moved
     plan = with_expiry_of(old, plan)
     if rewritten:
         plan = check_compatible(old, plan, set(head.positions), rewritten=rewritten)

@@ -41,7 +41,7 @@ def add_savepoint(inbox: InboxClient, name: str) -> None:
 def drop_savepoint(inbox: InboxClient, name: str) -> None:
     need_text("the name of a savepoint", name)
     savepoints = inbox.components.reader.head().savepoints
-    if inbox.driver.runner is not None and name not in savepoints:
+    if inbox.execution.runner is not None and name not in savepoints:
         raise InvalidError(
             f"no savepoint named {name!r}",
             detail=f"savepoints are {', '.join(sorted(savepoints)) or 'none'}",
@@ -51,7 +51,7 @@ def drop_savepoint(inbox: InboxClient, name: str) -> None:
 
 
 def clear_errors(inbox: InboxClient, view: str | None) -> None:
-    views = inbox.driver.plan.views
+    views = inbox.execution.plan.views
     if view is not None and view not in views:
         raise InvalidError(
             f"no view named {view!r}",
@@ -62,7 +62,7 @@ def clear_errors(inbox: InboxClient, view: str | None) -> None:
 
 
 def clear_late(inbox: InboxClient, step: str | None) -> None:
-    steps = late_steps(inbox.driver.plan)
+    steps = late_steps(inbox.execution.plan)
     if step is not None and step not in steps:
         raise InvalidError(
             f"step {step!r} keeps no late rows",

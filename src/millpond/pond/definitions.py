@@ -58,12 +58,12 @@ def stream(
     _check_free(builder, "a stream", name)
     source = _source_of_dataframe(source)
     _check_source(name, source)
-    given = {"delay": delay or None, **more}
-    first = next((option for option, value in given.items() if value is not None), None)
+    options = {"delay": delay or None, **more}
+    first = next((option for option, value in options.items() if value is not None), None)
     if event_time is None and first is not None:
         raise InvalidError(
             f"{first}= needs event_time=",
-            detail=f"{first} is {given[first]!r}",
+            detail=f"{first} is {options[first]!r}",
             hint='stream(..., event_time="at", delay="5s")',
         )
     if isinstance(source, StagesRows):
@@ -73,11 +73,9 @@ def stream(
         step = builder.add(name, Scan(source, source.schema, source.append_only), (), name)
         if not source.append_only and not isinstance(source, RetractsOwnRows):
             step = builder.add(None, Bag(), (step,), f"{name}.rows")
-        found = Stream(builder, step)
+        rows = Stream(builder, step)
         return (
-            found
-            if event_time is None
-            else found.watermark(event_time, delay, id=f"{name}.watermark", **more)
+            rows if event_time is None else rows.watermark(event_time, delay, id=f"{name}.watermark", **more)
         )
 
 
@@ -146,13 +144,13 @@ def stream_of(builder: Builder, plan: Plan, name: str) -> Stream:
     from millpond.sql.binding.catalog import Catalog  # SQL is loaded where it is used
 
     need_text("a name", name)
-    found = Catalog(plan).get(name, "table", "source", "materialized view")
-    assert found.step is not None
-    stream = Stream(builder, found.step)
-    called = [(c.name, c.stored_name) for c in found.columns]
-    if all(shown == held for shown, held in called):
+    relation = Catalog(plan).get(name, "table", "source", "materialized view")
+    assert relation.step is not None
+    stream = Stream(builder, relation.step)
+    called = [(c.name, c.stored_name) for c in relation.columns]
+    if all(shown == stored for shown, stored in called):
         return stream
-    return stream.select(**{shown: quoted(held) for shown, held in called})
+    return stream.select(**{shown: quoted(stored) for shown, stored in called})
 
 
 def replace(builder: Builder, views: Sequence[str], backfill: bool) -> None:
@@ -219,9 +217,9 @@ def function(
     if function is None and callable(name):
         name, function = name.__name__, name
 
-    def made(given: Any) -> Any:
-        called = name if name is not None else given.__name__
-        register(session, Registered(called, given, returns, arguments, kind, vectorised, nulls))
-        return given
+    def made(code: Any) -> Any:
+        called = name if name is not None else code.__name__
+        register(session, Registered(called, code, returns, arguments, kind, vectorised, nulls))
+        return code
 
     return made if function is None else made(function)

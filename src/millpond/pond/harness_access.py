@@ -13,16 +13,16 @@ from millpond.state.manifest.snapshot import Snapshot
 
 def kill(pond: Pond) -> None:
     """Abandon a pond as a killed process does."""
-    driver = pond._driver
-    if driver.runner is not None:
-        driver.runner.close()
-    if driver.keeper is not None:
-        driver.keeper.stop()  # a killed process does not release its lease
+    execution = pond._execution
+    if execution.runner is not None:
+        execution.runner.close()
+    if execution.keeper is not None:
+        execution.keeper.stop()  # a killed process does not release its lease
 
 
 def take_over(pond: Pond) -> None:
     """Take the pond over now, and not with the first epoch."""
-    pond._driver.boot()
+    pond._execution.boot()
 
 
 def pinned(pond: Pond) -> AbstractContextManager[Snapshot]:

@@ -64,7 +64,7 @@ def shed(
     """Send the command that lets a source shed rows, or that switches it off."""
     need_text("source", source, "the name of a source")
     columns = (key,) if isinstance(key, str) else tuple(key)
-    plan, head = inbox.driver.newest_plan, inbox.components.head()
+    plan, head = inbox.execution.newest_plan, inbox.components.head()
     settings = checked_settings(plan, head, source, target_lag, by, columns, score, floor, recover)
     inbox.command("shed", {"source": source, "settings": settings})
 
@@ -233,15 +233,15 @@ def totals(
     _known(rows, (*counts, *sums, *over))
     divisor = max((s.divisor_max for s in shed.values()), default=1)
     if shed:
-        kept = kept_keys([one_chunk(rows.column(c)) for c in _key_columns(plan, head, view, shed)], divisor)
-        rows = rows.filter(pa.array(kept))
+        mask = kept_keys([one_chunk(rows.column(c)) for c in _key_columns(plan, head, view, shed)], divisor)
+        rows = rows.filter(pa.array(mask))
     groups = rows.group_by(list(over)).aggregate([]) if over else pa.table({"": [0]})
     places = np.zeros(rows.num_rows, np.int64)
     if over:
         numbered = groups.append_column("__group", pa.array(np.arange(groups.num_rows)))
         asked = rows.select(list(over)).append_column("__row", pa.array(np.arange(rows.num_rows)))
-        found = asked.join(numbered, list(over)).sort_by("__row")
-        places = found.column("__group").to_numpy()
+        joined = asked.join(numbered, list(over)).sort_by("__row")
+        places = joined.column("__group").to_numpy()
     out = groups if over else groups.select([])
     for name in (*counts, *sums):
         of = bounds_of_totals(_floats(rows, name), places, groups.num_rows, divisor)
@@ -271,19 +271,19 @@ def _shed_sources(plan: Plan, head: Manifest, view: str) -> dict[str, Shedding]:
 def _key_columns(plan: Plan, head: Manifest, view: str, shed: Mapping[str, Shedding]) -> tuple[str, ...]:
     """The columns of the view that hold the key by which its sources are shed."""
     chosen = {n: Shedding.from_json(one).chosen_by for n, one in head.shedding.items()}
-    shown = {held: name for name, held in plan.views[view].columns}
-    found: set[tuple[str, ...]] | None = None
+    shown = {stored: name for name, stored in plan.views[view].columns}
+    common: set[tuple[str, ...]] | None = None
     for source in shed:
         keys = key_rules(plan, chosen, source).keys.get(plan.views[view].step, frozenset())
         names = {tuple(shown.get(c, c) for c in key) for key in keys if not shown or shown.keys() >= set(key)}
-        found = names if found is None else found & names
-    if not found:
+        common = names if common is None else common & names
+    if not common:
         raise InvalidError(
             f"view {view!r} has no bounds",
             detail="it does not show the key by which its source is shed",
             hint="group by the key, too",
         )
-    return min(found)
+    return min(common)
 
 
 def _known(rows: pa.Table, names: Iterable[str]) -> None:

@@ -42,8 +42,8 @@ def location_of(uri: str) -> str:
     >>> location_of("s3://b/p/?cache=%2Fc&endpoint=http%3A%2F%2Fh"), location_of("s3a://b/p")
     ('s3://b/p?endpoint=http://h', 's3://b/p')
     """
-    scheme, found, rest = uri.partition("://")
-    if not found:
+    scheme, separator, rest = uri.partition("://")
+    if not separator:
         return os.path.realpath(uri)
     body, _, query = rest.partition("?")
     if scheme == "file":
@@ -53,27 +53,27 @@ def location_of(uri: str) -> str:
     return where if endpoint is None else f"{where}?endpoint={endpoint.rstrip('/')}"
 
 
-def other(place: str, holder: Holder) -> Holder | None:
+def other(location: str, holder: Holder) -> Holder | None:
     """Another object of this process that holds the location, if there is one."""
     with _lock:
-        found = _other(place, holder)
-    if found is not None:
-        del found
+        holder_of_pond = _other(location, holder)
+    if holder_of_pond is not None:
+        del holder_of_pond
         gc.collect()  # an unreachable object may not be collected yet
         with _lock:
-            found = _other(place, holder)
-    return found
+            holder_of_pond = _other(location, holder)
+    return holder_of_pond
 
 
-def claim(place: str, holder: Holder, *, take_over: bool = False) -> None:
+def claim(location: str, holder: Holder, *, take_over: bool = False) -> None:
     """Claim the location; refused while another object of this process holds it, unless it is taken over."""
-    if not take_over and other(place, holder) is not None:
-        raise refusal(place)
+    if not take_over and other(location, holder) is not None:
+        raise refusal(location)
     with _lock:
-        if not take_over and _other(place, holder) is not None:  # another thread was faster
-            raise refusal(place)
-        _held[:] = [h for h in _held if not _is_same(h.place, place)]
-        _held.append(_Held(place, weakref.ref(holder)))
+        if not take_over and _other(location, holder) is not None:  # another thread was faster
+            raise refusal(location)
+        _held[:] = [h for h in _held if not _is_same(h.place, location)]
+        _held.append(_Held(location, weakref.ref(holder)))
 
 
 def release(holder: Holder) -> None:
@@ -81,20 +81,20 @@ def release(holder: Holder) -> None:
         _held[:] = [h for h in _held if h.holder() is not None and h.holder() is not holder]
 
 
-def refusal(place: str) -> HeldError:
+def refusal(location: str) -> HeldError:
     return HeldError(
         "this pond is already open and held by another Pond object of this process",
-        detail=f"process {os.getpid()}, {place}",
+        detail=f"process {os.getpid()}, {location}",
         hint="close() the first one, use it instead of opening the pond again, or open with take_over=True "
         "to take the pond from it",
     )
 
 
-def _other(place: str, holder: Holder) -> Holder | None:
+def _other(location: str, holder: Holder) -> Holder | None:
     for one in _held:
-        found = one.holder()
-        if found is not None and found is not holder and _is_same(one.place, place):
-            return found
+        candidate = one.holder()
+        if candidate is not None and candidate is not holder and _is_same(one.place, location):
+            return candidate
     return None
 
 

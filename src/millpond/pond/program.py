@@ -23,7 +23,7 @@ from millpond.plan.codec import with_code
 from millpond.plan.nodes import Plan
 from millpond.pond import definitions
 from millpond.pond.components import Components
-from millpond.pond.driver import Driver
+from millpond.pond.execution import Execution
 from millpond.pond.inbox_client import InboxClient
 from millpond.pond.listeners import Listeners
 from millpond.state import inbox
@@ -34,10 +34,10 @@ class ProgramEditor:
     """Changes the program of a pond that may be running."""
 
     def __init__(
-        self, components: Components, driver: Driver, inbox: InboxClient, listeners: Listeners
+        self, components: Components, execution: Execution, inbox: InboxClient, listeners: Listeners
     ) -> None:
         self.components = components
-        self.driver = driver
+        self.execution = execution
         self.inbox = inbox
         self.listeners = listeners
 
@@ -45,17 +45,17 @@ class ProgramEditor:
         """Continue with another plan; returns the epoch that begins with it."""
         need_plan("change", plan)
         check_complete(plan)
-        components, driver = self.components, self.driver
-        driver.require_open()
-        driver.check()
+        components, execution = self.components, self.execution
+        execution.require_open()
+        execution.check()
         self.wait_for_backfill()
-        if driver.runner is None:
+        if execution.runner is None:
             if components.head() is None:
                 components.builder.reopen(plan)
-                return driver.boot_now()
-            if driver.elsewhere() is None:
-                driver.boot_now()
-        runner = driver.runner
+                return execution.boot_now()
+            if execution.elsewhere() is None:
+                execution.boot_now()
+        runner = execution.runner
         if runner is not None:
             plan = with_code(plan)
         running = components.reader.plan_of(components.reader.head()) if runner is None else runner.shell.plan
@@ -77,7 +77,7 @@ class ProgramEditor:
         self.wait_for_backfill()
         builder = self.components.builder
         before, sealed = builder.plan, builder.sealed
-        builder.reopen(self.driver.plan)
+        builder.reopen(self.execution.plan)
         try:
             yield
             wanted = builder.plan
@@ -100,16 +100,16 @@ class ProgramEditor:
             builder.change(edit)
         else:
             self.wait_for_backfill()
-            self.change(edit(self.driver.plan))
+            self.change(edit(self.execution.plan))
 
     def wait_for_backfill(self) -> None:
         """Wait until the running backfill has ended: programs change one after the other."""
-        if self._is_backfilled() or self.driver.is_this_thread:
+        if self._is_backfilled() or self.execution.is_this_thread:
             return
-        if self.driver.may_drive:
-            self.driver.drive(self._is_backfilled)
+        if self.execution.may_run:
+            self.execution.run_until(self._is_backfilled)
         else:
-            self.driver.wait_until(self._is_backfilled, math.inf, "what is being filled")
+            self.execution.wait_until(self._is_backfilled, math.inf, "what is being filled")
 
     def drop_view(self, name: str, *, cascade: bool) -> None:
         """Drop a view now, or when the pond runs next if this program no longer defines it."""
@@ -117,20 +117,22 @@ class ProgramEditor:
             self.edit(lambda plan: without_views(plan, [name], cascade=cascade))
 
     def rename_view(self, name: str, to: str) -> None:
-        check_name("a view", to, taken=[view for view in self.driver.plan.views if view != name])
+        check_name("a view", to, taken=[view for view in self.execution.plan.views if view != name])
         self.edit(lambda plan: renamed(plan, name, to))
 
     def swap_views(self, one: str, other: str) -> None:
         self.edit(lambda plan: swapped(plan, one, other))
 
     def _change_to(self, catalog: str, base: str | None) -> int:
-        driver = self.driver
+        execution = self.execution
         args = {"catalog": catalog} if base is None else {"catalog": catalog, "base": base}
         number = self.inbox.command("change", args, wait_s=math.inf, done=self._is_changed)
-        if driver.runner is None:  # another process makes the change
-            driver.wait_until(lambda: self._is_changed_elsewhere(number), math.inf, f"inbox entry {number}")
+        if execution.runner is None:  # another process makes the change
+            execution.wait_until(
+                lambda: self._is_changed_elsewhere(number), math.inf, f"inbox entry {number}"
+            )
         elif not self._is_settled(number):  # `_is_changed` is false again while a later epoch is passed on
-            if not driver.is_this_thread:
+            if not execution.is_this_thread:
                 raise UnavailableError(
                     "the pond was stopped before its program changed",
                     hint="nothing is lost: it changes when the pond runs again",
@@ -144,9 +146,9 @@ class ProgramEditor:
 
     def _is_changed(self, number: int) -> bool:
         """Is a change of the program settled, and does this process run what came of it?"""
-        head, runner = self.components.reader.head(), self.driver.runner
+        head, runner = self.components.reader.head(), self.execution.runner
         # The thread that commits a change starts to run the new program a moment later.
-        is_running = runner is None or self.driver.known_epoch >= head.epoch
+        is_running = runner is None or self.execution.known_epoch >= head.epoch
         return is_running and self._is_settled(number, head)
 
     def _is_settled(self, number: int, head: Manifest | None = None) -> bool:

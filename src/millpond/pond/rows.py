@@ -40,9 +40,9 @@ def table_rows(plan: Plan, table: str, rows: Rows) -> Rows:
         rows = [rows]  # one row
     elif not isinstance(rows, pa.Table) and hasattr(rows, "__arrow_c_stream__"):
         rows = pa.table(rows)  # a pandas, Polars or Arrow table
-    found = (o for o in plan.objects.values() if o.kind == "table" and o.scan == table)
-    names = {c.name: c.stored_name for o in found for c in o.columns}
-    if all(name == held for name, held in names.items()):
+    objects = (o for o in plan.objects.values() if o.kind == "table" and o.scan == table)
+    names = {c.name: c.stored_name for o in objects for c in o.columns}
+    if all(name == stored for name, stored in names.items()):
         return rows
     if isinstance(rows, pa.Table):
         return rows.rename_columns([names.get(n, n) for n in rows.column_names])
@@ -117,10 +117,10 @@ def _as_declared(name: str, rows: Rows, source: InboxTable) -> pa.Table:
 
 def _check_required(plan: Plan, name: str, rows: pa.Table) -> None:
     """Columns that SQL declared NOT NULL, among them those of a primary key, have no NULL."""
-    for found in plan.objects.values():
-        if found.kind != "table" or found.scan != name:
+    for table in plan.objects.values():
+        if table.kind != "table" or table.scan != name:
             continue
-        for column in found.columns:
+        for column in table.columns:
             if column.identity is not None:
                 continue  # the pond numbers the row
             if (
@@ -129,7 +129,7 @@ def _check_required(plan: Plan, name: str, rows: pa.Table) -> None:
                 and rows.column(column.stored_name).null_count
             ):
                 raise InvalidError(
-                    f"column {column.name!r} of table {found.name!r} cannot be NULL",
+                    f"column {column.name!r} of table {table.name!r} cannot be NULL",
                     detail="a row lacks it"
                     if rows.num_rows == 1
                     else f"some of {rows.num_rows} rows lack it",
@@ -140,12 +140,12 @@ def _no_row(row: Any) -> dict[str, Any]:
     raise TypeError(f"a row is a dict of its columns, got {type(row).__name__} {row!r}"[:200])
 
 
-def _match_columns(name: str, given: Iterable[str], schema: pa.Schema) -> None:
-    unknown = sorted(set(given) - set(schema.names))
+def _match_columns(name: str, columns: Iterable[str], schema: pa.Schema) -> None:
+    unknown = sorted(set(columns) - set(schema.names))
     if unknown:
-        near = difflib.get_close_matches(unknown[0], schema.names, 1)
+        matches = difflib.get_close_matches(unknown[0], schema.names, 1)
         raise InvalidError(
             f"table {name!r} has no column {unknown[0]!r}",
             detail=f"columns are {', '.join(schema.names)}",
-            hint=f"did you mean {near[0]!r}?" if near else None,
+            hint=f"did you mean {matches[0]!r}?" if matches else None,
         )

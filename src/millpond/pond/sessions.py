@@ -44,7 +44,7 @@ class Sessions:
         """A transaction in a session of its own; it is rolled back if the block does not commit it."""
         from millpond.pond.transaction import Transaction
 
-        self._inbox.driver.require_open()
+        self._inbox.execution.require_open()
         try:
             session = self._idle.pop()
         except IndexError:

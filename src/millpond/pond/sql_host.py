@@ -39,7 +39,7 @@ class SqlHost:
     def __init__(self, pond: Pond, inbox: InboxClient) -> None:
         self._pond = pond
         self._components = inbox.components
-        self._driver = inbox.driver
+        self._execution = inbox.execution
         self._inbox = inbox
         self._last_written: int | None = None
 
@@ -56,7 +56,7 @@ class SqlHost:
         return self._components.clock
 
     def program(self) -> tuple[Plan, str | None]:
-        runner, builder = self._driver.runner, self._components.builder
+        runner, builder = self._execution.runner, self._components.builder
         if runner is not None:
             return runner.shell.plan, runner.shell.catalog
         if builder.plan.nodes and not builder.sealed:
@@ -66,7 +66,7 @@ class SqlHost:
 
     def is_changing(self) -> bool:
         builder = self._components.builder
-        return self._driver.runner is not None and bool(builder.plan.nodes) and not builder.sealed
+        return self._execution.runner is not None and bool(builder.plan.nodes) and not builder.sealed
 
     def change(
         self, plan: Plan, *, on_progress: Callable[[Any], None] | None = None, base: str | None = None
@@ -74,7 +74,7 @@ class SqlHost:
         return self._pond.change(plan, on_progress=on_progress, base=base)
 
     def create_first_epoch(self) -> None:
-        self._driver.boot_now()
+        self._execution.boot_now()
 
     def insert(self, scan: str, rows: pa.Table) -> int:
         self._last_written = number = self._inbox.rows(scan, rows, 1)
@@ -181,7 +181,7 @@ class SqlHost:
         return self._pond._listeners.progress
 
     def background_jobs(self) -> Iterator[Job]:
-        runner = self._driver.runner
+        runner = self._execution.runner
         if runner is None:
             return
         coordinator = runner.coordinator

@@ -19,19 +19,19 @@ from millpond.plan.evolution import known_tables
 from millpond.plan.side_effects import unpickles
 from millpond.plan.user_code import with_operators
 from millpond.pond.components import Components
-from millpond.pond.driver import Driver
+from millpond.pond.execution import Execution
 
 
 def migrate(
     components: Components,
-    driver: Driver,
+    execution: Execution,
     step: str | Mapping[str, migration.Functions],
     function: migration.Functions | None,
     state: str | None,
 ) -> int:
     """Rewrite rows of states with functions; returns the number of rows written."""
     wanted = migration.asked_for(step, function, state)
-    with driver.at_rest("migrate()") as head:
+    with execution.at_rest("migrate()") as head:
         if head is None:
             raise InvalidError("there is no pond here yet", hint="there is nothing to migrate: run it")
         old = with_operators(components.reader.plan_of(head))
@@ -43,18 +43,24 @@ def migrate(
         check_compatible(old, new, set(head.positions), rewritten=tables)
         rewriter = StateRewriter(components.worker, head)
         rows = migration.migrate(rewriter, moves)
-        driver.boot(rewriter.finish())
+        execution.boot(rewriter.finish())
         return rows
 
 
 def bootstrap(
-    components: Components, driver: Driver, step: str, state: str, rows: bootstrapping.Rows, *, replace: bool
+    components: Components,
+    execution: Execution,
+    step: str,
+    state: str,
+    rows: bootstrapping.Rows,
+    *,
+    replace: bool,
 ) -> int:
     """Fill a state from rows; returns their number."""
-    with driver.at_rest("bootstrap()") as head:
+    with execution.at_rest("bootstrap()") as head:
         if head is None:  # without a pond there is no state
-            driver.boot()
-            return bootstrap(components, driver, step, state, rows, replace=replace)
+            execution.boot()
+            return bootstrap(components, execution, step, state, rows, replace=replace)
         old = with_operators(components.reader.plan_of(head))
         new = components.defined(otherwise=old)
         spec = migration.state_table(new, step, state)
@@ -73,5 +79,5 @@ def bootstrap(
         count = bootstrapping.bootstrap(
             rewriter, plan.nodes[step], spec, rows, components.clock.now_us(), bound
         )
-        driver.boot(rewriter.finish())
+        execution.boot(rewriter.finish())
         return count

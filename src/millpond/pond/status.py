@@ -9,7 +9,7 @@ from typing import Literal
 from millpond.control import lease
 from millpond.errors import MillpondError, UnavailableError
 from millpond.plan.sink_check import SinkState, SinkStatus, connector_of, promise_of
-from millpond.pond.driver import Driver
+from millpond.pond.execution import Execution
 from millpond.serve.sink_lag import epochs_behind
 from millpond.state.manifest import history
 from millpond.state.manifest.manifest import Manifest
@@ -38,63 +38,63 @@ class Status:
     )
 
 
-def status_of(driver: Driver) -> Status:
-    runner = driver.runner
+def status_of(execution: Execution) -> Status:
+    runner = execution.runner
     try:
-        store = at_once(driver.components.store)
+        store = at_once(execution.components.store)
         head, beat = history.read_head(store), lease.latest(store)
     except UnavailableError:  # perhaps the cause of the failure: report what this process knows
         head, beat = (None if runner is None else runner.coordinator.head), None
     return Status(
-        _state(driver, head is None),
+        _state(execution, head is None),
         None if head is None else head.epoch,
         None if runner is None else runner.coordinator.backlog_rows,
-        driver.last_error,
-        sinks_of(driver, head),
+        execution.last_error,
+        sinks_of(execution, head),
         None if beat is None or beat.over else beat.described(),
-        _waiting(driver),
+        _waiting(execution),
     )
 
 
-def _waiting(driver: Driver) -> str | None:
-    store = waiting_store(driver.components.store)
+def _waiting(execution: Execution) -> str | None:
+    store = waiting_store(execution.components.store)
     if store is not None and store.outage is not None:
         return store.outage.described(time.monotonic())
-    return driver.listeners.executors
+    return execution.listeners.executors
 
 
-def summary_of(driver: Driver) -> list[tuple[str, str]]:
+def summary_of(execution: Execution) -> list[tuple[str, str]]:
     """A summary of the pond for `repr`; the reason if it cannot be read."""
-    if driver.closed:
+    if execution.closed:
         return [("state", "closed")]
     try:
-        status, views = status_of(driver), sorted(driver.plan.views)
+        status, views = status_of(execution), sorted(execution.plan.views)
     except MillpondError as error:
         return [("state", f"unreadable: {error.message}")]
     epoch = "none" if status.epoch is None else str(status.epoch)
     return [("state", status.state), ("epoch", epoch), ("views", ", ".join(views) or "none")]
 
 
-def sinks_of(driver: Driver, head: Manifest | None) -> tuple[SinkStatus, ...]:
+def sinks_of(execution: Execution, head: Manifest | None) -> tuple[SinkStatus, ...]:
     """Every sink of the plan, as far as this process knows."""
-    coordinator = None if driver.runner is None else driver.runner.coordinator
+    coordinator = None if execution.runner is None else execution.runner.coordinator
     failed = {} if coordinator is None else coordinator.failed_sinks
     cursors = {} if head is None else dict(head.cursors)
     if coordinator is not None:
         cursors |= coordinator.cursors
     stopped = {} if head is None else head.stopped_sinks
-    found = []
-    defined = driver.components.builder.plan  # without reading the storage, if this process knows
-    for name in defined.sinks if defined.nodes or head is None else driver.plan.sinks:
+    statuses = []
+    defined = execution.components.builder.plan  # without reading the storage, if this process knows
+    for name in defined.sinks if defined.nodes or head is None else execution.plan.sinks:
         epoch = cursors.get(name)
-        behind = 0 if head is None else _behind(driver, head, -1 if epoch is None else epoch)
+        behind = 0 if head is None else _behind(execution, head, -1 if epoch is None else epoch)
         state: SinkState = "behind" if behind else "current"
         if name in stopped:
             state, epoch = stopped[name], None
         elif name in failed:
             state = "failed"
-        node = defined.sinks.get(name) or driver.plan.sinks[name]
-        found.append(
+        node = defined.sinks.get(name) or execution.plan.sinks[name]
+        statuses.append(
             SinkStatus(
                 name,
                 state,
@@ -106,21 +106,21 @@ def sinks_of(driver: Driver, head: Manifest | None) -> tuple[SinkStatus, ...]:
                 None if epoch is None else behind,
             )
         )
-    return tuple(found)
+    return tuple(statuses)
 
 
-def _behind(driver: Driver, head: Manifest, cursor: int) -> int:
+def _behind(execution: Execution, head: Manifest, cursor: int) -> int:
     try:
-        return epochs_behind(at_once(driver.components.store), head, cursor)
+        return epochs_behind(at_once(execution.components.store), head, cursor)
     except UnavailableError:  # count all of them
         return head.epoch - cursor
 
 
-def _state(driver: Driver, is_new: bool) -> State:
-    if driver.standing_by:
+def _state(execution: Execution, is_new: bool) -> State:
+    if execution.standing_by:
         return "standby"
-    if driver.last_error is not None:
+    if execution.last_error is not None:
         return "failed"
-    if driver.is_driving:
+    if execution.is_running:
         return "running"
     return "new" if is_new else "stopped"

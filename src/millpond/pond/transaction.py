@@ -79,13 +79,13 @@ class Transaction:
             return self._insert(block, table, rows)
 
     def _insert(self, block: SqlTransaction, table: str, rows: Rows) -> int:
-        found = block.catalog.get(table, "table")
-        assert found.scan is not None
+        relation = block.catalog.get(table, "table")
+        assert relation.scan is not None
         plan = block.catalog.plan
-        _, payload = self._session.host.row_entry(found.scan, table_rows(plan, found.scan, rows))
+        _, payload = self._session.host.row_entry(relation.scan, table_rows(plan, relation.scan, rows))
         with pa.ipc.open_stream(payload) as stream:
             encoded = stream.read_all().drop_columns(["_w"])
-        return block.change(rows_change(found, encoded)).count
+        return block.change(rows_change(relation, encoded)).count
 
     def require(self, sql: str, message: str | None = None, *, params: Params = None) -> None:
         """Abort with ConflictError unless the only value of a query is true.
@@ -98,10 +98,10 @@ class Transaction:
         """
         block = self._session.require_transaction("require")
         with _failing(block):
-            found = statements(sql, "postgres")
-            if len(found) != 1:
-                raise InvalidError("a condition is one query", detail=f"got {len(found)} statements")
-            text = canonical(found[0], params).sql
+            parsed = statements(sql, "postgres")
+            if len(parsed) != 1:
+                raise InvalidError("a condition is one query", detail=f"got {len(parsed)} statements")
+            text = canonical(parsed[0], params).sql
             block.require(inlined(text, block.catalog.objects).sql, message)
 
 

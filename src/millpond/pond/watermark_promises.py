@@ -11,8 +11,8 @@ from millpond.pond.inbox_client import InboxClient
 
 def promise(inbox: InboxClient, source: str, at_us: int) -> None:
     """Promise that a source sends nothing before `at_us`; rows that it has sent already are read first."""
-    inbox.driver.require_open()
-    steps = watermark_steps(inbox.driver.plan)
+    inbox.execution.require_open()
+    steps = watermark_steps(inbox.execution.plan)
     if not steps.fed_by(source):
         feeding = sorted({scan for step in steps.steps for scan in step.scans})
         raise InvalidError(
@@ -28,7 +28,7 @@ def _is_kept(inbox: InboxClient, source: str, number: int) -> bool:
     """Whether a promise is kept, or waits for rows that the background thread has yet to read."""
     if not inbox.has_executed(number):
         return False
-    driver = inbox.driver
+    execution = inbox.execution
     return source not in inbox.components.reader.head().promised or (
-        driver.thread is not None and driver.backlog_rows > 0
+        execution.thread is not None and execution.backlog_rows > 0
     )

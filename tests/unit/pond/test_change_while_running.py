@@ -40,7 +40,7 @@ def test_an_epoch_that_follows_at_once_is_not_taken_for_a_stop(
     def then_another_epoch(self: InboxClient, kind: str, *args: Any, **named: Any) -> int:
         number = command(self, kind, *args, **named)
         if kind == "change":
-            self.driver.known_epoch = -1  # as between the commit of another epoch and its listeners
+            self.execution.known_epoch = -1  # as between the commit of another epoch and its listeners
         return number
 
     with millpond.open(tmp_path / "pond", engine="inline") as pond:

@@ -45,7 +45,7 @@ def pond(tmp_path: Path, source: MemorySource) -> Iterator[Pond]:
     made = millpond.open(tmp_path / "pond", engine="inline", durable=False, poll_ms=5)
     made.stream("in", source).map_batches(broken, SCHEMA, id="m").view("v")
     yield made
-    made._driver.close(raises=False)
+    made._execution.close(raises=False)
 
 
 def failed(pond: Pond, source: MemorySource) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 import millpond
 from millpond.errors import ConflictError
-from millpond.pond import Pond, driver
+from millpond.pond import Pond, execution
 from millpond.pond.open_ponds import location_of
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
@@ -159,7 +159,7 @@ def test_places_of_uris(one: str, other: str, same: bool) -> None:
 def test_a_pond_that_another_one_creates_first_with_another_program_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make = driver.new_runner
+    make = execution.new_runner
 
     def late(*args: Any, **more: Any) -> Any:
         runner = make(*args, **more)  # it has seen that there is no pond
@@ -170,7 +170,7 @@ def test_a_pond_that_another_one_creates_first_with_another_program_is_left_alon
             other.drain()
         return runner
 
-    monkeypatch.setattr(driver, "new_runner", late)
+    monkeypatch.setattr(execution, "new_runner", late)
     with opened(tmp_path / "p") as pond:
         with pytest.raises(ConflictError, match="changed while it was being taken over"):
             pond.drain()

@@ -379,7 +379,7 @@ def test_a_pond_that_is_stopped_does_not_wait_for_a_long_backfill(tmp_path: Path
 
         def slowly(progress: Progress) -> None:
             chunks.append(progress.chunks)
-            pond._driver.stopping.set()
+            pond._execution.stopping.set()
 
         def ask() -> None:
             try:

@@ -1,6 +1,6 @@
 """Runs the chain of epochs, in the caller's thread or in a background thread.
 
-Law: one thread drives at a time, and only while this process holds the pond.  A runner that broke is
+Law: one thread runs epochs at a time, and only while this process holds the pond.  A runner that broke is
 discarded, and the next call, or another process, starts one from the head manifest.  A failure in the
 background is logged as an error, shown in the status, and raised by every call that runs, waits or writes
 until stop() or start() has raised it.
@@ -50,7 +50,9 @@ class StandbyStoppedError(UnavailableError):
     """stop() was called while a standby waited."""
 
 
-class Driver:
+class Execution:
+    """Holds a pond in this process and runs its epochs; one for each `Pond`."""
+
     def __init__(
         self,
         components: Components,
@@ -84,8 +86,8 @@ class Driver:
         self._engine: Engine | None = None
         self._engine_lock = threading.Lock()
         self._warming: threading.Thread | None = None  # starts the engine of a standby while it waits
-        self._lock = threading.RLock()  # held by the thread that drives in the foreground
-        self._driving: int | None = None  # the id of that thread
+        self._lock = threading.RLock()  # held by the thread that runs epochs in the foreground
+        self._running_thread: int | None = None  # the id of that thread
 
     # -- state -------------------------------------------------------------------------
 
@@ -123,10 +125,10 @@ class Driver:
     @property
     def is_this_thread(self) -> bool:
         """Does this thread run the epochs, and is it now inside `on_epoch`?"""
-        return threading.get_ident() in (self._driving, getattr(self.thread, "ident", None))
+        return threading.get_ident() in (self._running_thread, getattr(self.thread, "ident", None))
 
     @property
-    def may_drive(self) -> bool:
+    def may_run(self) -> bool:
         """Can this thread run epochs: does neither our background thread nor another process run them?"""
         return self.thread is None and (self.runner is not None or self.elsewhere() is None)
 
@@ -136,9 +138,9 @@ class Driver:
         return self.thread is not None and self.thread.is_alive()
 
     @property
-    def is_driving(self) -> bool:
+    def is_running(self) -> bool:
         """Does this process run epochs right now, in the background or in the foreground?"""
-        return self.in_background or self._driving is not None
+        return self.in_background or self._running_thread is not None
 
     @property
     def backlog_rows(self) -> int:
@@ -294,7 +296,7 @@ class Driver:
         """The runner, for this thread only; a failed one is discarded, and the next call starts another."""
         with self._lock:
             runner = self.boot()
-            outer, self._driving = self._driving, threading.get_ident()
+            outer, self._running_thread = self._running_thread, threading.get_ident()
             try:
                 yield runner
             except BaseException as error:
@@ -303,9 +305,9 @@ class Driver:
                     self._give_up(error)
                 raise
             finally:
-                self._driving = outer
+                self._running_thread = outer
 
-    def drive(self, until: Callable[[], bool]) -> None:
+    def run_until(self, until: Callable[[], bool]) -> None:
         """Run epochs in this thread until a condition holds, which another thread may cause."""
         while not until():
             if self._lock.acquire(timeout=0.01):
@@ -340,7 +342,7 @@ class Driver:
         """The head of a pond that no process runs; inside the block, this one does not run it either."""
         with self._lock:
             self.check()
-            if self.thread is not None or self._driving is not None:
+            if self.thread is not None or self._running_thread is not None:
                 raise InvalidError(
                     f"the pipeline is running, and {what} needs it at rest", hint="stop() it first"
                 )
