@@ -13,7 +13,7 @@ import pytest
 from millpond.control import lease
 from millpond.plan import catalog_format
 from millpond.state import inbox
-from millpond.state.manifest import manifest
+from millpond.state.manifest import manifest, pins
 from millpond.state.runs import packed
 from tests.golden.make import HERE
 
@@ -23,6 +23,7 @@ NEWEST = {
     "lease": lease.FORMAT,
     "manifests": manifest.FORMAT,
     "pages": manifest.FORMAT,
+    "pins": pins.FORMAT,
     "runs": packed.VERSION,
 }
 
