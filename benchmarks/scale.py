@@ -40,7 +40,8 @@ from millpond.engine.engine import collect_reports
 from millpond.engine.task import frames
 from millpond.engine.task.spec import EpochSpec, Report, heard
 from millpond.engine.task.worker import Worker
-from millpond.operators.aggregate import Agg, Aggregate, feeds_for
+from millpond.kernels.aggregate_feeds import Agg, feeds_for
+from millpond.operators.aggregate import Aggregate
 from millpond.operators.scan import Scan
 from millpond.plan import codec
 from millpond.plan.levels import cut

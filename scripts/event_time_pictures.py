@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, get_args
 
 import millpond
-from millpond.flow.windowed import Mode
+from millpond.flow.window_steps import Mode
 from millpond.sources.memory import MemorySource
 from millpond.triggers import after_count, after_watermark
 from millpond.windows import WindowAssigner, calendar, everything, sessions, sliding, tumbling

@@ -90,8 +90,8 @@ def nearest(name: object, known: Iterable[str], otherwise: str | None = None) ->
     >>> nearest("by_ctiy", ["by_city", "total"])
     "did you mean 'by_city'?"
     """
-    near = difflib.get_close_matches(str(name), list(known), 1)
-    return f"did you mean {near[0]!r}?" if near else otherwise
+    matches = difflib.get_close_matches(str(name), list(known), 1)
+    return f"did you mean {matches[0]!r}?" if matches else otherwise
 
 
 class InvalidError(MillpondError):

@@ -219,11 +219,11 @@ def _wide_decimals(words: Sequence[U64]) -> U64:
     the leading one, so that small values in a wide type still get a full code."""
     negative = words[-1] >= _TOP
     low = words[0].view(np.int64)
-    near = (low >= -(1 << 62)) & (low < (1 << 62))
+    fits = (low >= -(1 << 62)) & (low < (1 << 62))
     for word in words[1:]:
-        near &= word == (low >> 63).view(np.uint64)
+        fits &= word == (low >> 63).view(np.uint64)
     out = _signed(low)
-    far = np.flatnonzero(~near)
+    far = np.flatnonzero(~fits)
     if far.size:
         # ~x instead of -x: one lower, in the same order, and never overflows.
         flip = np.where(negative[far], _MAX, np.uint64(0))
@@ -411,12 +411,12 @@ def _sort(length: int, digits: Iterator[_Digit]) -> tuple[I64, Mask]:
             break
         rows = order[tied]
         codes = digit(rows)
-        turn = stable_argsort(codes)
+        permutation = stable_argsort(codes)
         if tied.size < length or fresh[1:].any():
             group = np.cumsum(fresh[tied], dtype=np.uint64)
-            turn = turn[stable_argsort(group[turn])]
-        order[tied] = rows[turn]
-        codes = codes[turn]
+            permutation = permutation[stable_argsort(group[permutation])]
+        order[tied] = rows[permutation]
+        codes = codes[permutation]
         fresh[tied[1:]] |= codes[1:] != codes[:-1]
         loose = ~fresh
         loose[:-1] |= loose[1:]

@@ -76,10 +76,10 @@ def make_settings(**given: Any) -> Settings:
     known = {f.name: f.type for f in fields(Settings)}
     for name, value in given.items():
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
+            matches = difflib.get_close_matches(name, known, 1)
             raise InvalidError(
                 f"no setting named {name!r}",
-                hint=f"did you mean {near[0]!r}?" if near else f"known settings: {', '.join(known)}",
+                hint=f"did you mean {matches[0]!r}?" if matches else f"known settings: {', '.join(known)}",
             )
         wants_bool, least, choices = known[name] == "bool", LEAST.get(name, 1), CHOICES.get(name)
         if choices is not None:

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import millpond
-from millpond.kernels.expressions import SHOWN_MAX, picture
+from millpond.kernels.sql_pictures import SHOWN_MAX, picture
 from millpond.masking import MASK
 from millpond.server.audit import KEPT_MAX
 from millpond.server.client_session import TEXT_MAX

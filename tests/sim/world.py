@@ -34,7 +34,8 @@ from millpond.engine.coordinator.takeover import NO_POND
 from millpond.engine.inline import InlineEngine
 from millpond.engine.task.worker import Worker
 from millpond.errors import ConflictError, InvalidError, MillpondError, UnavailableError
-from millpond.operators.aggregate import Agg, Aggregate, feeds_for
+from millpond.kernels.aggregate_feeds import Agg, feeds_for
+from millpond.operators.aggregate import Aggregate
 from millpond.operators.bag import Bag
 from millpond.operators.materialize import Materialize
 from millpond.operators.scan import Scan

@@ -53,11 +53,11 @@ def named(plan: Plan, words: Sequence[str]) -> tuple[Named, list[str]]:
     wanted = first if "/" in first or not rest else f"{first}/{rest[0]}"
     known = [*specs, *plan.views]
     of_step = sorted(name.partition("/")[2] for name in specs if name.partition("/")[0] == first)
-    near = difflib.get_close_matches(wanted, known, 1) or difflib.get_close_matches(first, known, 1)
+    matches = difflib.get_close_matches(wanted, known, 1) or difflib.get_close_matches(first, known, 1)
     raise InvalidError(
         f"no state named {wanted!r}",
         detail=f"step {first!r} has {', '.join(of_step)}" if of_step else None,
-        hint=f"did you mean {near[0]!r}?" if near else "`millpond state ls POND` lists all of them",
+        hint=f"did you mean {matches[0]!r}?" if matches else "`millpond state ls POND` lists all of them",
     )
 
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 from millpond.sources.source import Split
 
-# In simulated loads whose epochs differ by a third, twice the surprise keeps lag below its target; the plain
+# In simulated loads whose epochs differ by a third, twice the deviation keeps lag below its target; the plain
 # line exceeded it in a quarter of them (`tests/unit/control/test_shedding.py`).
 CARE = 2.0
-SURPRISE_DECAY = 0.8
-SURPRISE_MAX = 1.0
+DEVIATION_DECAY = 0.8
+DEVIATION_MAX = 1.0
 FIRST_ROWS = 2_000_000  # of the first epoch, when nothing is known about speed
 
 
@@ -68,7 +68,7 @@ class EpochCost:
     ms: float = 0.0
     rows_squared: float = 0.0
     rows_ms: float = 0.0
-    surprise: float = 0.0  # by which share an epoch took longer than the line said; it decays slowly
+    deviation: float = 0.0  # by which share an epoch took longer than the line said; it decays slowly
 
     def measured(self, rows: int, ms: float) -> EpochCost:
         if not rows:
@@ -81,20 +81,20 @@ class EpochCost:
             0.9 * self.ms + ms,
             0.9 * self.rows_squared + rows * rows,
             0.9 * self.rows_ms + rows * ms,
-            min(SURPRISE_MAX, max(late, SURPRISE_DECAY * self.surprise)),
+            min(DEVIATION_MAX, max(late, DEVIATION_DECAY * self.deviation)),
         )
 
     def careful(self) -> tuple[float, float] | None:
         """The line for decisions that must hold: the less epochs follow the line, the slower it is.
 
         >>> steady = EpochCost(4, 40, 80, 500, 900)
-        >>> steady.fitted(), steady.careful(), replace(steady, surprise=0.5).careful()
+        >>> steady.fitted(), steady.careful(), replace(steady, deviation=0.5).careful()
         ((1.0, 10.0), (1.0, 10.0), (0.5, 20.0))
         """
         found = self.fitted()
         if found is None:
             return None
-        slower = 1 + CARE * self.surprise
+        slower = 1 + CARE * self.deviation
         return found[0] / slower, found[1] * slower
 
     def fitted(self) -> tuple[float, float] | None:

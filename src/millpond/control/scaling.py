@@ -134,15 +134,15 @@ def _cost(seen: Sequence[tuple[int, int, int]]) -> LevelCost:
     Epochs that are alike say little about it: then rows are taken for the cause of all time.
     """
     tasks, rows, useful = (np.array(column, np.float64) for column in zip(*seen, strict=True))
-    alike = LevelCost(0.0, float(useful.sum() / max(1.0, rows.sum())))
+    by_rows_only = LevelCost(0.0, float(useful.sum() / max(1.0, rows.sum())))
     x, y = rows / tasks, useful / tasks
     spread = float(((x - x.mean()) ** 2).sum())
     if spread == 0:
-        return alike
+        return by_rows_only
     row_us = float(((x - x.mean()) * (y - y.mean())).sum()) / spread
     task_us = float(y.mean() - row_us * x.mean())
     error = math.sqrt(float(((y - task_us - row_us * x) ** 2).sum()) / max(1, len(x) - 2) / spread)
-    return LevelCost(task_us, row_us) if task_us >= 0 and error < SURE * row_us else alike
+    return LevelCost(task_us, row_us) if task_us >= 0 and error < SURE * row_us else by_rows_only
 
 
 def arrivals_per_s(history: Sequence[EpochLoad]) -> float:
@@ -205,12 +205,12 @@ def _since(history: Sequence[EpochLoad], begin_us: int) -> Sequence[EpochLoad]:
 def _peak(history: Sequence[EpochLoad], policy: ScalingPolicy) -> float:
     """The highest rate of arrivals in the time after which tasks may be taken away."""
     end_us, found = history[-1].at_us, 0.0
-    held = [load for load in history if load.at_us >= end_us - policy.hold_us]
-    while len(held) > 1:
-        last = [load for load in held if load.at_us >= held[-1].at_us - policy.recent_us]
+    recent = [load for load in history if load.at_us >= end_us - policy.hold_us]
+    while len(recent) > 1:
+        last = [load for load in recent if load.at_us >= recent[-1].at_us - policy.recent_us]
         if len(last) > 1:
             found = max(found, arrivals_per_s(last))
-        held = held[: len(held) - max(1, len(last) - 1)]
+        recent = recent[: len(recent) - max(1, len(last) - 1)]
     return found
 
 

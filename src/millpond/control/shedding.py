@@ -111,14 +111,14 @@ class Shedding:
     def shed(self, owed: tuple[Mapping[str, Any], ...]) -> Shedding:
         """After an epoch that shed rows of these splits."""
         every = (*self.owed, *owed)
-        kept = every[-OWED_MAX:]
+        remembered = every[-OWED_MAX:]
         worst = self.divisor_limit if self.by == "score" else self.divisor
         most = max(self.divisor_max, worst if owed else 1)
-        return replace(self, owed=kept, lost=self.lost + len(every) - len(kept), divisor_max=most)
+        return replace(self, owed=remembered, lost=self.lost + len(every) - len(remembered), divisor_max=most)
 
-    def without(self, kept: tuple[Mapping[str, Any], ...]) -> Shedding:
+    def without(self, owed: tuple[Mapping[str, Any], ...]) -> Shedding:
         """Only these splits still owe rows; the rows of the others are lost."""
-        return replace(self, owed=kept, lost=self.lost + len(self.owed) - len(kept))
+        return replace(self, owed=owed, lost=self.lost + len(self.owed) - len(owed))
 
     def recovered(self, count: int) -> Shedding:
         """After an epoch that read the shed rows of the first `count` splits again."""

@@ -48,12 +48,12 @@ def settled(
     taken, owed = _retracted(worker, owed, before.pop(bucket, []))
     if taken.num_rows:
         found[bucket] = deltas.concat([found[bucket], taken])
-    for place in sorted(before, key=lambda b: -(2**63) if b is None else b, reverse=True):
+    for older in sorted(before, key=lambda b: -(2**63) if b is None else b, reverse=True):
         if not owed.num_rows:
             break
-        taken, owed = _retracted(worker, owed, before[place])
+        taken, owed = _retracted(worker, owed, before[older])
         if taken.num_rows:
-            found[place] = taken
+            found[older] = taken
     return found
 
 
@@ -72,8 +72,8 @@ def _stored_errors(worker: Worker, rows: pa.Table, runs: Sequence[RunRef]) -> pa
     if rows.num_rows > FEW:
         return table.lookup(KeySet.of(rows, _BY_ROW.key)).table.select(NAMES)
     found = []
-    for place in range(rows.num_rows):
-        row = rows.slice(place, 1).combine_chunks()
+    for position in range(rows.num_rows):
+        row = rows.slice(position, 1).combine_chunks()
         at = row.column("row").chunk(0)
         found.append(table.range(KeySet.of(row, _BY_ROW.key), at, at).table.select(NAMES))
     return pa.concat_tables(found)

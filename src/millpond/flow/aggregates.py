@@ -15,6 +15,7 @@ from sqlglot import expressions as exp
 
 from millpond.errors import InvalidError
 from millpond.kernels.accumulators import EXTREMES, LINEAR
+from millpond.kernels.aggregate_feeds import Agg
 from millpond.kernels.duck import quoted
 from millpond.kernels.synopses.sketch_accumulators import (
     OF_HASHES,
@@ -25,7 +26,6 @@ from millpond.kernels.synopses.sketch_accumulators import (
     with_parameter,
 )
 from millpond.kernels.synopses.sql_functions import item_hash
-from millpond.operators.aggregate import Agg
 
 _NAMES = {
     "Count": "count",
@@ -125,14 +125,14 @@ def _approximate(
     name: str, text: str, tree: Any, function: str, where: str | None, step: str
 ) -> tuple[str, str | None, bool, str | None]:
     """An approximate aggregate: its argument, and a constant if it takes one."""
-    given = list(tree.expressions) if isinstance(tree, exp.Anonymous) else list(tree.iter_expressions())
+    arguments = list(tree.expressions) if isinstance(tree, exp.Anonymous) else list(tree.iter_expressions())
     wanted = 2 if function in PARAMETERS else 1
-    if len(given) != wanted or any(isinstance(g, exp.Distinct | exp.Star) for g in given):
+    if len(arguments) != wanted or any(isinstance(g, exp.Distinct | exp.Star) for g in arguments):
         takes = "a column and a constant" if wanted == 2 else "one argument"
         raise InvalidError(f"aggregate {name!r} takes {takes}", detail=f"got {text!r}", step=step)
     if wanted == 2:
-        function = with_parameter(function, given[1].sql("duckdb"))
-    argument = given[0]
+        function = with_parameter(function, arguments[1].sql("duckdb"))
+    argument = arguments[0]
     if isinstance(argument, exp.Column) and not argument.table:
         return function, argument.name, False, where
     return function, argument.sql("duckdb"), False, where

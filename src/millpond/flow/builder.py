@@ -47,18 +47,18 @@ class Builder:
             if step is None
             else self._free(step, operator, inputs)
         )
-        self.plan, found = self.plan.with_node(name, operator, inputs)
-        return found
+        self.plan, added = self.plan.with_node(name, operator, inputs)
+        return added
 
     def ended(
         self, operator: Operator, inputs: tuple[str, ...], spans: Iterable[TimeDistance] = ()
     ) -> Operator:
         """The operator with state that expires by the bounds of its inputs, unless a view keeps it."""
-        found = expiring(operator, [self.shape(i) for i in inputs], spans)
-        kept = is_view_and_ends(found) and any(
+        expiring_operator = expiring(operator, [self.shape(i) for i in inputs], spans)
+        is_kept_by_view = is_view_and_ends(expiring_operator) and any(
             n.inputs == inputs and n.operator == operator for n in self.plan.nodes.values()
         )
-        return operator if kept else found
+        return operator if is_kept_by_view else expiring_operator
 
     def keep(self, step: str) -> None:
         """Let a step that this process defines keep its state, because its table becomes a view."""

@@ -36,11 +36,11 @@ def html_description(
 def _steps_before(stream: Stream) -> list[str]:
     """The steps that a stream is made of, without its last one, in the order of the plan."""
     nodes = stream._builder.plan.nodes
-    found: set[str] = set()
+    before: set[str] = set()
     pending = list(nodes[stream.step].inputs)
     while pending:
         step = pending.pop()
-        if step not in found:
-            found.add(step)
+        if step not in before:
+            before.add(step)
             pending += nodes[step].inputs
-    return [step for step in nodes if step in found]
+    return [step for step in nodes if step in before]

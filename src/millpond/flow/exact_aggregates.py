@@ -12,10 +12,10 @@ from dataclasses import replace
 import pyarrow as pa
 
 from millpond.errors import InvalidError
+from millpond.kernels.aggregate_feeds import Agg
 from millpond.kernels.duck import quoted
 from millpond.kernels.synopses.sketch_accumulators import needs_inserts
 from millpond.kernels.synopses.sql_functions import AGGREGATES, called_as, sketch_function
-from millpond.operators.aggregate import Agg
 
 
 def counted_exactly(aggs: Sequence[Agg]) -> tuple[Agg, ...]:

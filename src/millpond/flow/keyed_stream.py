@@ -20,11 +20,13 @@ from millpond.flow.process import Target, process_batch_step, process_step
 from millpond.flow.shared_slices import SharedSlices, SpreadGroups
 from millpond.flow.window_kinds import Windows
 from millpond.flow.window_steps import Mode, watermark_of
-from millpond.flow.windowed import WindowedStream, windowing
+from millpond.flow.windowed import WindowedStream
+from millpond.flow.windowing import windowing
+from millpond.kernels.aggregate_feeds import AggregateFeed, Close, feeds_for
 from millpond.kernels.duck import quoted
 from millpond.kernels.python_rows import Row
 from millpond.kernels.triggers import Trigger
-from millpond.operators.aggregate import Aggregate, AggregateFeed, Close, feeds_for
+from millpond.operators.aggregate import Aggregate
 from millpond.operators.distinct import Distinct
 from millpond.operators.emit_on_close import EmitOnClose
 from millpond.operators.extreme import Extreme
@@ -383,9 +385,9 @@ class KeyedStream:
             need_text("sql", sql, "a query over `input`")
         if function is not None:
             check_parameters(function, "the key", "its rows as an Arrow table", yields=False, step=step)
-        found = None if schema is None else schema_of(schema, step=step)
-        alone = sql is not None and is_run_alone(sql, self.key)
-        return self._then(id, PerKey(self.key, found, function, sql, alone=alone), "apply")
+        columns = None if schema is None else schema_of(schema, step=step)
+        by_key = sql is not None and is_run_alone(sql, self.key)
+        return self._then(id, PerKey(self.key, columns, function, sql, alone=by_key), "apply")
 
     if not TYPE_CHECKING:
 
@@ -428,7 +430,7 @@ def parsed_orders(by: str | Sequence[str], stream: Stream) -> tuple[Order, ...]:
 
     NULLs come last, as in PostgreSQL for ascending order.
     """
-    found = []
+    orders = []
     if not isinstance(by, str | Sequence):
         need_text("an order", by, '"column" or "column desc", or a list of them')
     for text in [by] if isinstance(by, str) else by:
@@ -437,10 +439,10 @@ def parsed_orders(by: str | Sequence[str], stream: Stream) -> tuple[Order, ...]:
         stream._known((column,))
         if direction.strip().lower() not in ("", "asc", "desc"):
             raise InvalidError(f"not an order: {text!r}", hint='write "column" or "column desc"')
-        found.append(Order(column, descending=direction.strip().lower() == "desc"))
-    if not found:
+        orders.append(Order(column, descending=direction.strip().lower() == "desc"))
+    if not orders:
         raise InvalidError("an order needs at least one column")
-    return tuple(found)
+    return tuple(orders)
 
 
 def _slide(stream: Stream) -> int:

@@ -41,7 +41,7 @@ def process_step(
     step = id or f"{source}.{_name(target)}"
     shape = builder.shape(source)
     code, states = read(target, shape, step)
-    given = _schema(code, schema, step)
+    columns = _schema(code, schema, step)
     if sides is not None and not isinstance(sides, Mapping):
         raise InvalidError(
             "sides must say the schema of each output",
@@ -57,14 +57,14 @@ def process_step(
     limit = None if timeout is None else microseconds(timeout)
     if limit is not None and limit <= 0:
         raise InvalidError("the timeout must be positive", detail=f"got {timeout!r}", step=step)
-    operator = KeyedProcess(key, code, states, given, outputs, latest, limit)
+    operator = KeyedProcess(key, code, states, columns, outputs, latest, limit)
     inputs = (source,) if control is None else (source, control)
-    found = builder.add(id, operator, inputs, step)
+    added = builder.add(id, operator, inputs, step)
     if not outputs:
-        return found, {}
+        return added, {}
     picked = {
-        name: builder.add(None, Pick(name, of), (found,), f"{found}.{name or 'main'}")
-        for name, of in (("", given), *outputs)
+        name: builder.add(None, Pick(name, of), (added,), f"{added}.{name or 'main'}")
+        for name, of in (("", columns), *outputs)
     }
     return picked.pop(""), picked
 
@@ -127,14 +127,14 @@ def read(target: Target, shape: Shape, step: str) -> tuple[Code, tuple[StateSpec
 
 
 def _attributes(target: Process, step: str) -> dict[str, State]:
-    found: dict[str, State] = {}
+    states: dict[str, State] = {}
     for cls in reversed(type(target).__mro__):
         for attribute, value in vars(cls).items():
             _refuse_class(attribute, value, step)
             if isinstance(value, State):
-                found[attribute] = value
-    found |= {a: v for a, v in vars(target).items() if isinstance(v, State)}
-    return found
+                states[attribute] = value
+    states |= {a: v for a, v in vars(target).items() if isinstance(v, State)}
+    return states
 
 
 def _parameters(function: Callable[..., Any], step: str) -> dict[str, State]:
@@ -155,29 +155,29 @@ def _parameters(function: Callable[..., Any], step: str) -> dict[str, State]:
     return {p.name: p.default for p in rest if isinstance(p.default, State)}
 
 
-def _refuse_class(name: str, found: Any, step: str) -> None:
-    if isinstance(found, type) and issubclass(found, State):
+def _refuse_class(name: str, value: Any, step: str) -> None:
+    if isinstance(value, type) and issubclass(value, State):
         raise InvalidError(
-            f"{name!r} is the class {found.__name__}, not a state of it",
-            hint=f"write {name} = {found.__name__}(...), for example with the type of what it holds",
+            f"{name!r} is the class {value.__name__}, not a state of it",
+            hint=f"write {name} = {value.__name__}(...), for example with the type of what it holds",
             step=step,
         )
 
 
-def _schema(code: Code, given: Like | None, step: str) -> pa.Schema:
-    if given is not None:
-        return schema_of(given, step=step)
+def _schema(code: Code, schema: Like | None, step: str) -> pa.Schema:
+    if schema is not None:
+        return schema_of(schema, step=step)
     methods = [m for m in ("on_row", "on_timer") if code.has(m)]
-    found = [s for m in methods if (s := result_schema(code.where(m), step=step)) is not None]
-    if not found:
+    schemas = [s for m in methods if (s := result_schema(code.where(m), step=step)) is not None]
+    if not schemas:
         raise InvalidError(
             "the columns of the process step's rows are not known",
             hint="pass schema={...}, or annotate on_row with the dataclass it returns or yields",
             step=step,
         )
-    if any(other != found[0] for other in found):
+    if any(other != schemas[0] for other in schemas):
         raise InvalidError("on_row and on_timer say that they give different rows", step=step)
-    return found[0]
+    return schemas[0]
 
 
 def _name(target: Any) -> str:

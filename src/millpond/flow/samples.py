@@ -62,8 +62,8 @@ def sample_schema(
     for row in rows:
         count += 1
         try:
-            found = function(row)
-            made += found if many else [found]
+            result = function(row)
+            made += result if many else [result]
         except BaseException as error:
             if not is_row_fault(error):
                 raise
@@ -114,7 +114,7 @@ def rows_schema(made: Sequence[Any], *, name: str = "the function", step: str | 
 
 def _column_type(name: str, values: list[Any], step: str | None) -> pa.DataType:
     try:
-        found = _widened(arrow_values(values, None).type)
+        type = _widened(arrow_values(values, None).type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise InvalidError(
             f"no single type fits the sample's column {name!r}",
@@ -122,14 +122,14 @@ def _column_type(name: str, values: list[Any], step: str | None) -> pa.DataType:
             hint="let every row have the same type there, or pass schema=...",
             step=step,
         ) from error
-    if found is None:
+    if type is None:
         refuse(
             f"the sample does not determine the type of column {name!r}",
             f"{len(values)} rows hold nothing there, as {values[0]!r}",
             "give a sample row with a value there, or pass schema=...",
             step,
         )
-    return found
+    return type
 
 
 def _widened(kind: pa.DataType) -> pa.DataType | None:
@@ -153,7 +153,7 @@ def _widened(kind: pa.DataType) -> pa.DataType | None:
 
 def rows_step_schema(
     function: Callable[[Any], Any],
-    given: Like | None,
+    schema: Like | None,
     sample: Any,
     of: pa.Schema,
     *,
@@ -161,50 +161,50 @@ def rows_step_schema(
     step: str,
 ) -> pa.Schema:
     """The schema of a step that returns Python rows, from any available information; `of` is its input's."""
-    _one_way(given, sample, step)
-    if given is not None:
-        return schema_of(given, step=step)
+    _one_way(schema, sample, step)
+    if schema is not None:
+        return schema_of(schema, step=step)
     if sample is not None:
         return sample_schema(function, python_rows(sample_table(sample, of, step=step)), many=many, step=step)
-    found = returned(function, step=step)
-    if found is None:
+    annotation = returned(function, step=step)
+    if annotation is None:
         refuse(
             f"the result type of {name_of(function)} is not known",
             "its columns have no types yet",
             TELL,
             step,
         )
-    if found.many and not many:
+    if annotation.many and not many:
         refuse(
             f"{name_of(function)} returns many rows, and a map gives one for each",
             "its return annotation says so",
             "use flat_map(), or return one row",
             step,
         )
-    if found.optional and not many:
+    if annotation.optional and not many:
         refuse(
             f"{name_of(function)} may return None, and a map gives one row for each",
             "its return annotation says so",
             "filter() the rows first, or use flat_map() and return a list of none or one",
             step,
         )
-    if many and not found.many:
+    if many and not annotation.many:
         refuse(
             f"{name_of(function)} returns one row, and a flat_map gives any number",
             "its return annotation says so",
             "use map(), or return a list or an iterator of rows",
             step,
         )
-    return schema_of(found.row, step=step)
+    return schema_of(annotation.row, step=step)
 
 
 def batch_step_schema(
-    function: Callable[[pa.Table], Any], given: Like | None, sample: Any, of: pa.Schema, *, step: str
+    function: Callable[[pa.Table], Any], schema: Like | None, sample: Any, of: pa.Schema, *, step: str
 ) -> pa.Schema:
     """The same for a step that returns Arrow tables."""
-    _one_way(given, sample, step)
-    if given is not None:
-        return schema_of(given, step=step)
+    _one_way(schema, sample, step)
+    if schema is not None:
+        return schema_of(schema, step=step)
     if sample is None:
         refuse(
             f"the result type of {name_of(function)} is not known",
@@ -241,6 +241,6 @@ def batch_step_schema(
     return found.schema
 
 
-def _one_way(given: Any, sample: Any, step: str) -> None:
-    if given is not None and sample is not None:
+def _one_way(schema: Any, sample: Any, step: str) -> None:
+    if schema is not None and sample is not None:
         refuse("a schema and a sample are given", "one is enough", "leave out sample=", step)

@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from millpond import tuning
 from millpond.kernels.accumulators import EXTREMES
+from millpond.kernels.aggregate_feeds import Agg
 from millpond.kernels.bounds import Bound
 from millpond.kernels.slices import slicing_of, windows_per_row
 from millpond.kernels.synopses.sketch_accumulators import needs_inserts
 from millpond.kernels.window_assigners import WindowAssigner
-from millpond.operators.aggregate import Agg
 from millpond.operators.sliding_aggregate import SlidingAggregate
 from millpond.operators.window import END, START, Spread
 

@@ -303,31 +303,31 @@ class Stream:
         'at'
         """
         self._known((time,))
-        given = strategy_of(delay)
-        delay_us = given.delay_us if isinstance(given, Bounded) else 0
+        rule = strategy_of(delay)
+        delay_us = rule.delay_us if isinstance(rule, Bounded) else 0
         if heartbeats is not None:
             self._need_stream("watermark", heartbeats)
         made = Watermark(
             time,
             delay_us,
-            None if isinstance(given, Bounded) else given,
+            None if isinstance(rule, Bounded) else rule,
             None if idle is None else microseconds(idle),
             None if max_drift is None else microseconds(max_drift),
             punctuation,
-            follows=inherited_bound(self._builder, self.step, time) if isinstance(given, Inherited) else None,
+            follows=inherited_bound(self._builder, self.step, time) if isinstance(rule, Inherited) else None,
             heartbeats=None if heartbeats is None else heartbeat_bound(self._builder, heartbeats.step),
         )
-        found = self._then(id, made, "watermark")
-        if isinstance(given, Custom):
-            each = watermark_steps(found._builder.plan).named(found.step)
+        stream = self._then(id, made, "watermark")
+        if isinstance(rule, Custom):
+            each = watermark_steps(stream._builder.plan).named(stream.step)
             if each is not None and not each.by_partition:
                 raise InvalidError(
                     "a custom watermark needs rows that come straight from sources",
                     detail="their order is lost behind joins, aggregates and other steps with state",
                     hint="set it before them",
-                    step=found.step,
+                    step=stream.step,
                 )
-        return found
+        return stream
 
     def late(self, *, id: str | None = None) -> Stream:
         """The late rows of this stream's watermark, unchanged.
@@ -565,11 +565,11 @@ class Stream:
         if wanted is None or wanted == self.shape.key:
             self._builder.keep(self.step)
         step, table = self.step, self._builder.plan.nodes[self.step].binding.view
-        held = None
+        table_key = None
         if table is not None:
             specs = self._builder.plan.nodes[step].binding.tables
-            held = next(t.key for t in specs if t.name == table)
-        if table is None or (wanted is not None and wanted != held):
+            table_key = next(t.key for t in specs if t.name == table)
+        if table is None or (wanted is not None and wanted != table_key):
             lookup = wanted or self.shape.key or plain_columns(self.schema)
             step = self._builder.add(None, Materialize(lookup), (self.step,), f"{name}.view")
             table = self._builder.plan.nodes[step].binding.view
@@ -601,11 +601,11 @@ class Stream:
         for column in columns:
             need_text("the name of a column", column, 'for example key_by("city", "day")')
             if column not in self.columns:
-                near = difflib.get_close_matches(column, self.columns, 1)
+                matches = difflib.get_close_matches(column, self.columns, 1)
                 raise InvalidError(
                     f"no column named {column!r}",
                     detail=f"columns are {', '.join(self.columns)}",
-                    hint=f"did you mean {near[0]!r}?" if near else None,
+                    hint=f"did you mean {matches[0]!r}?" if matches else None,
                     step=self.step,
                 )
 
@@ -635,13 +635,13 @@ class Stream:
             raise no_method(self, name, STREAM_HINTS)
 
     def _time(self, column: str | None) -> str:
-        found = column or self.shape.time
-        if found is None:
+        time = column or self.shape.time
+        if time is None:
             raise InvalidError(
                 "no time column", hint="pass time=..., or set a watermark first", step=self.step
             )
-        self._known((found,))
-        return found
+        self._known((time,))
+        return time
 
 
 @checked
@@ -755,10 +755,10 @@ def feed_of(node: Node) -> str | None:
 def _pairs(on: Any) -> list[tuple[str, str]]:
     """The columns that a join compares, of the left side and of the right."""
     hint = 'on="k", on=["a", "b"], or on=[("left_column", "right_column")]'
-    given = [on] if isinstance(on, str) else on
-    if not isinstance(given, Sequence) or not given:
+    names = [on] if isinstance(on, str) else on
+    if not isinstance(names, Sequence) or not names:
         raise InvalidError("a join needs columns to join on", detail=f"got {on!r}"[:200], hint=hint)
-    pairs = [(o, o) if isinstance(o, str) else o for o in given]
+    pairs = [(o, o) if isinstance(o, str) else o for o in names]
     if odd := [p for p in pairs if not isinstance(p, Sequence) or len(p) != 2]:
         raise InvalidError("a join compares two columns", detail=f"got {odd[0]!r}"[:200], hint=hint)
     return [(left, right) for left, right in pairs]

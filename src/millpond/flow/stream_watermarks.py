@@ -36,17 +36,17 @@ def bound_of_time(shape: Shape, time: str) -> Bound | None:
 
 def inherited_bound(builder: Builder, step: str, time: str) -> Bound:
     """The least of the watermarks of all rows from which those of this step are computed."""
-    marks: set[tuple[str, int]] = set()
-    for name, found in _nearest(builder, step):
-        if found is None:
+    watermarks: set[tuple[str, int]] = set()
+    for name, bound in _nearest(builder, step):
+        if bound is None:
             raise InvalidError(
                 "there is no watermark to inherit",
                 detail=f"the rows of {name!r} have none",
                 hint=f'set one before this step: watermark("{time}", "5s"), or event_time= of stream()',
                 step=step,
             )
-        marks |= set(found.marks)
-    return Bound(time, tuple(sorted(marks)), 1)
+        watermarks |= set(bound.marks)
+    return Bound(time, tuple(sorted(watermarks)), 1)
 
 
 def passed_on_bound(builder: Builder, step: str) -> Bound | None:
@@ -66,25 +66,25 @@ def _nearest(
     builder: Builder, step: str, through: tuple[type, ...] = (object,)
 ) -> list[tuple[str, Bound | None]]:
     """The steps before this one whose rows have a watermark, and those where the search ends without one."""
-    found: list[tuple[str, Bound | None]] = []
+    nearest: list[tuple[str, Bound | None]] = []
     waiting = [step]
     while waiting:
         name = waiting.pop()
         node, shape = builder.plan.nodes[name], builder.shape(name)
         bound = _bound(shape)
         if bound is not None or not node.inputs or not isinstance(node.operator, through):
-            found.append((name, bound))
+            nearest.append((name, bound))
         else:  # a control stream only configures the process
             waiting += node.inputs[:1] if isinstance(node.operator, KeyedProcess) else node.inputs
-    return found
+    return nearest
 
 
 def _bound(shape: Shape) -> Bound | None:
     """The bound of the time of these rows; where several columns have one, as behind a join, the least."""
     if shape.time is not None:
         return bound_of_time(shape, shape.time)
-    marks = {mark for bound in shape.bounds for mark in bound.marks}
-    return Bound("", tuple(sorted(marks)), 1) if marks else None
+    watermarks = {mark for bound in shape.bounds for mark in bound.marks}
+    return Bound("", tuple(sorted(watermarks)), 1) if watermarks else None
 
 
 def heartbeat_bound(builder: Builder, step: str) -> Bound:

@@ -137,8 +137,8 @@ def _before_watermark(builder: Builder, step: str) -> str | None:
     if isinstance(node.operator, (*LINEAR, Union)):
         inputs = [_before_watermark(builder, one) for one in node.inputs]
         if inputs and all(one is not None for one in inputs):
-            given = tuple(one for one in inputs if one is not None)
-            return builder.add(None, node.operator, given, f"{step}.unfiltered")
+            unfiltered = tuple(one for one in inputs if one is not None)
+            return builder.add(None, node.operator, unfiltered, f"{step}.unfiltered")
     return None
 
 

@@ -9,11 +9,10 @@ makes panes of them (`operators.emit_panes`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from millpond.arguments.call_errors import checked, no_method
-from millpond.arguments.durations import Duration, microseconds
 from millpond.arguments.schemas import Like
 from millpond.errors import InvalidError
 from millpond.flow.aggregates import parse_aggregates
@@ -23,10 +22,9 @@ from millpond.flow.shared_slices import SharedSlices, SpreadGroups, can_share, w
 from millpond.flow.stream_watermarks import passed_on_bound
 from millpond.flow.window_apply import with_key_columns
 from millpond.flow.window_join import BothSides, bound_of_both, windows_of_both, with_key
-from millpond.flow.window_kinds import Counting, GapExpression, Windows
+from millpond.flow.window_kinds import Counting, GapExpression
 from millpond.flow.window_notes import note_gaps
 from millpond.flow.window_steps import (
-    Mode,
     WindowSteps,
     before_watermark,
     end_bound,
@@ -34,15 +32,16 @@ from millpond.flow.window_steps import (
     watermark_of,
     within_epoch,
 )
+from millpond.flow.windowing import Windowing
+from millpond.kernels.aggregate_feeds import Close
 from millpond.kernels.bounds import Bound
 from millpond.kernels.custom_windows import CustomWindows
 from millpond.kernels.duck import quoted
 from millpond.kernels.event_time import check_time
 from millpond.kernels.python_rows import Row
 from millpond.kernels.slices import check_windows_per_row
-from millpond.kernels.triggers import WATERMARK, AfterWatermark, Trigger
+from millpond.kernels.triggers import WATERMARK
 from millpond.kernels.window_assigners import GAP, GapColumn, Sliding, WindowAssigner
-from millpond.operators.aggregate import Close
 from millpond.operators.assign_slices import SLICE, AssignSlices
 from millpond.operators.assign_windows import FIRST, AssignWindows
 from millpond.operators.count_windows import CountWindows
@@ -59,66 +58,6 @@ if TYPE_CHECKING:
 
 JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
 Build = Callable[["KeyedStream", str | None], "Stream"]
-
-
-@dataclass(frozen=True)
-class Windowing:
-    """What `window()` was asked for."""
-
-    windows: Windows
-    trigger: Trigger | None
-    lateness_us: int
-    mode: Mode
-    panes: bool
-
-    @property
-    def closes(self) -> bool:
-        """Is every window emitted once, at its end, without the columns of a pane?"""
-        return self.trigger == AfterWatermark() and not self.panes and not self.lateness_us
-
-    @property
-    def after_us(self) -> int:
-        """How far the watermark is past the end of a window when it takes no more rows."""
-        return 0 if self.closes else self.lateness_us + 1
-
-
-def windowing(
-    windows: Windows,
-    trigger: Trigger | None,
-    allowed_lateness: Duration | None,
-    mode: Mode | None,
-    panes: bool,
-    on_close: bool,
-) -> Windowing:
-    """Check what does not depend on the stream."""
-    if not isinstance(windows, Windows):
-        raise InvalidError(
-            f"{windows!r} are no windows"[:200], hint="call one of millpond.windows, such as tumbling('10s')"
-        )
-    if trigger is not None and not isinstance(trigger, Trigger):
-        raise InvalidError(
-            f"{trigger!r} is no trigger"[:200], hint="call one of millpond.triggers, such as after_count(10)"
-        )
-    if mode is not None and mode not in get_args(Mode):
-        raise InvalidError(f"no mode {mode!r}", hint=f"modes are {', '.join(get_args(Mode))}")
-    if on_close:
-        if trigger is not None:
-            raise InvalidError("on_close is a trigger itself", hint="pass either on_close or trigger")
-        trigger = AfterWatermark()
-    if trigger is None and panes:
-        raise InvalidError(
-            "panes need a trigger", hint="for example trigger=after_watermark(early=every('5s'))"
-        )
-    if trigger is None and mode not in (None, "retracting"):
-        raise InvalidError(
-            f"mode {mode!r} needs a trigger",
-            detail="without a trigger each change of a window retracts what was there before",
-            hint="for example trigger=always()",
-        )
-    lateness_us = 0 if allowed_lateness is None else microseconds(allowed_lateness)
-    if lateness_us < 0:
-        raise InvalidError("the allowed lateness cannot be negative", detail=f"got {allowed_lateness!r}")
-    return Windowing(windows, trigger, lateness_us, mode or "retracting", panes)
 
 
 @checked

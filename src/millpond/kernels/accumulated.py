@@ -38,8 +38,8 @@ class Accumulated:
     @staticmethod
     def of(table: pa.Table, kinds: Sequence[Accumulator | None]) -> Accumulated:
         """Read columns as `columns` names them; one that is missing is all zero, or NULL."""
-        length, given = table.num_rows, set(table.column_names)
-        rows = _ints(table.column(ROWS)) if ROWS in given else np.zeros(length, np.int64)
+        length, names = table.num_rows, set(table.column_names)
+        rows = _ints(table.column(ROWS)) if ROWS in names else np.zeros(length, np.int64)
         found = []
         for number, kind in enumerate(kinds):
             fields: Fields = {}
@@ -47,11 +47,11 @@ class Accumulated:
                 column = f"_a{number}_{name}"
                 if kind is not None and is_number(kind, name):
                     fields[name] = (
-                        _ints(table.column(column)) if column in given else np.zeros(length, np.int64)
+                        _ints(table.column(column)) if column in names else np.zeros(length, np.int64)
                     )
                 else:
                     fields[name] = (
-                        one_chunk(table.column(column)) if column in given else pa.nulls(length, as_type)
+                        one_chunk(table.column(column)) if column in names else pa.nulls(length, as_type)
                     )
             found.append(fields)
         return Accumulated(tuple(kinds), rows, tuple(found))
@@ -101,10 +101,10 @@ class Accumulated:
     def running(self, starts: Ints) -> Accumulated:
         """Each group plus all groups before it that follow the same start."""
         length = len(self)
-        place = np.arange(length) - np.repeat(starts, np.diff(np.append(starts, length)))
+        positions = np.arange(length) - np.repeat(starts, np.diff(np.append(starts, length)))
         total, reach = self, 1
-        while length and reach <= int(place.max()):
-            later = np.flatnonzero(place >= reach)
+        while length and reach <= int(positions.max()):
+            later = np.flatnonzero(positions >= reach)
             total = total._with(later, total.take(later)._plus(total.take(later - reach)))
             reach *= 2
         return total

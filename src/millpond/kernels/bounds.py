@@ -121,13 +121,13 @@ def of_all(parts: Sequence[Sequence[Bound]]) -> tuple[Bound, ...]:
         if any(b is None for b in same):
             continue
         bounds = [b for b in same if b is not None]
-        marks = tuple(sorted({m for b in bounds for m in b.marks}))
+        watermarks = tuple(sorted({m for b in bounds for m in b.marks}))
         widths = [b.width_us for b in bounds]
         kinds = {b.window for b in bounds}
         found.append(
             replace(
                 one,
-                marks=marks,
+                marks=watermarks,
                 width_us=int(np.gcd.reduce(widths)) if all(b.grid for b in bounds) else max(widths),
                 grid=all(b.grid for b in bounds),
                 window="open" if "open" in kinds else one.window if len(kinds) == 1 else "",

@@ -113,10 +113,10 @@ def computed(found: Plain, kind: pa.DataType, columns: Mapping[str, pa.ChunkedAr
 def _truth(found: Condition, columns: Mapping[str, pa.ChunkedArray]) -> pa.ChunkedArray:
     if isinstance(found, Compare):
         return pc.call_function(found.relation, [columns[found.column], pa.scalar(found.constant)])
-    given = _truth(found.parts[0], columns)
+    operand = _truth(found.parts[0], columns)
     for part in found.parts[1:]:
-        given = pc.call_function(found.relation, [given, _truth(part, columns)])
-    return given
+        operand = pc.call_function(found.relation, [operand, _truth(part, columns)])
+    return operand
 
 
 def _rest(values: pa.Array, constant: int, kind: pa.DataType) -> pa.Array:
@@ -171,10 +171,10 @@ def _condition(
 
 
 def _remainder(node: Node, schema: pa.Schema, bare: Callable[[Node], str | None]) -> Remainder | None:
-    given = [argument["expression"] for argument in node["arguments"]]
-    if node["function_name"] not in ("%", "mod") or len(given) != 2:
+    arguments = [argument["expression"] for argument in node["arguments"]]
+    if node["function_name"] not in ("%", "mod") or len(arguments) != 2:
         return None
-    column, constant = bare(given[0]), _constant(given[1])
+    column, constant = bare(arguments[0]), _constant(arguments[1])
     if column is None or not _is_whole(schema.field(column).type):
         return None
     return Remainder(column, constant) if constant is not None and constant > 0 else None

@@ -81,10 +81,10 @@ class DenseGroups:
                 words |= ((marked >> n) & 1) << (n * bits)
             total = np.zeros(self.size, np.int64)
             for codes, parts in self._along(pa.table(list(some), [str(n) for n in range(len(some))])):
-                marks = np.zeros(len(codes), np.uint8)
+                flags = np.zeros(len(codes), np.uint8)
                 for n, part in enumerate(parts.columns):
-                    marks |= part.is_valid().to_numpy().view(np.uint8) << np.uint8(n)
-                np.add.at(total, codes, words[marks])
+                    flags |= part.is_valid().to_numpy().view(np.uint8) << np.uint8(n)
+                np.add.at(total, codes, words[flags])
             found = total[self.groups]
             for n, column in enumerate(some):
                 self._valid[id(column)] = column, (found >> (n * bits)) & ((1 << bits) - 1)

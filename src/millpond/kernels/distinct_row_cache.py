@@ -31,9 +31,9 @@ Ints = npt.NDArray[np.int64]
 def by_columns(expressions: Sequence[Expression]) -> dict[tuple[str, ...], list[int]]:
     """The indexes of expressions for which caching may pay off, by the columns they need."""
     found: dict[tuple[str, ...], list[int]] = {}
-    for place, one in enumerate(expressions):
+    for index, one in enumerate(expressions):
         if one.steady and one.needs and one.plain is None:
-            found.setdefault(one.needs, []).append(place)
+            found.setdefault(one.needs, []).append(index)
     return found
 
 
@@ -66,8 +66,8 @@ def computed(
     if tuning.DISTINCT_ROWS_PER_VALUE * len(distinct) > len(codes):
         return None
     columns = [one_chunk(column) for column in packed.columns(distinct.view(np.uint64))]
-    given = run(pa.table(columns, schema=rows.schema))
-    return [take(one_chunk(column), inverse) for column in given.columns]
+    results = run(pa.table(columns, schema=rows.schema))
+    return [take(one_chunk(column), inverse) for column in results.columns]
 
 
 def _by_grain(rows: pa.Table, grain_us: int, run: Callable[[pa.Table], pa.Table]) -> list[pa.Array] | None:
@@ -75,10 +75,10 @@ def _by_grain(rows: pa.Table, grain_us: int, run: Callable[[pa.Table], pa.Table]
     found = grains(rows.column(0), grain_us)
     if found is None or tuning.DISTINCT_ROWS_PER_VALUE * len(found.begins) > rows.num_rows:
         return None
-    given = [one_chunk(column) for column in run(pa.table([found.begins], schema=rows.schema)).columns]
+    results = [one_chunk(column) for column in run(pa.table([found.begins], schema=rows.schema)).columns]
     if found.number is None:
-        return [pa.repeat(column[0], rows.num_rows) for column in given]
-    return [take(column, found.number) for column in given]
+        return [pa.repeat(column[0], rows.num_rows) for column in results]
+    return [take(column, found.number) for column in results]
 
 
 def _distinct(codes: Ints) -> tuple[Ints, Ints]:
@@ -88,9 +88,9 @@ def _distinct(codes: Ints) -> tuple[Ints, Ints]:
         there = np.zeros(size, np.bool_)
         there[codes] = True
         distinct = np.flatnonzero(there)
-        place = np.empty(size, np.int64)
-        place[distinct] = np.arange(len(distinct))
-        return distinct, place[codes]
+        positions = np.empty(size, np.int64)
+        positions[distinct] = np.arange(len(distinct))
+        return distinct, positions[codes]
     order = stable_argsort(codes.view(np.uint64))
     ordered = codes[order]
     begins = np.append(True, ordered[1:] != ordered[:-1])

@@ -74,8 +74,8 @@ _provided: dict[str, tuple[list[Any], str, ColumnFunction]] = {}
 
 def provide(name: str, takes: list[str], gives: str, function: ColumnFunction) -> None:
     """Register a Python function over Arrow columns for SQL; names are unique."""
-    held = _provided.get(name)
-    if held is None or held[2].sleeps:  # a loaded function replaces stored code
+    known = _provided.get(name)
+    if known is None or known[2].sleeps:  # a loaded function replaces stored code
         _provided[name] = takes, gives, function
 
 
@@ -131,8 +131,8 @@ def _of(number: int, name: str) -> Callable[..., Any]:
     def call(*columns: Any) -> Any:
         return _provided[name][2](*columns)
 
-    place = inspect.Parameter.POSITIONAL_ONLY
-    parameters = [inspect.Parameter(f"a{n}", place) for n in range(number)]
+    kind = inspect.Parameter.POSITIONAL_ONLY
+    parameters = [inspect.Parameter(f"a{n}", kind) for n in range(number)]
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return call
 
@@ -169,7 +169,7 @@ class PreparedQuery:
     ):
         self._name = f"statement_{number}"
         self._make = make
-        self._views = [f"feed_{number}_{place}" for place in range(len(schemas))]
+        self._views = [f"feed_{number}_{index}" for index in range(len(schemas))]
         self._feeds = [_Feed(schema) for schema in schemas]
         self._prepare(con)
 
@@ -233,9 +233,9 @@ def _one_chunk(table: pa.Table) -> pa.Table:
 
 def handed(rows: pa.Table) -> pa.Table:
     """Rows in a form that DuckDB can read."""
-    for place, (field, column) in enumerate(zip(rows.schema, rows.columns, strict=True)):
+    for index, (field, column) in enumerate(zip(rows.schema, rows.columns, strict=True)):
         if (fit := unsliced(column)) is not column:
-            rows = rows.set_column(place, field, fit)
+            rows = rows.set_column(index, field, fit)
     return rows
 
 

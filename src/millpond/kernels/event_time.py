@@ -63,8 +63,8 @@ def micros(column: pa.ChunkedArray) -> tuple[Ints, Bools]:
     values: Ints = array.fill_null(0).to_numpy(zero_copy_only=False)
     if not factor:
         return values // 1000, valid
-    near = np.abs(values) <= LIMIT_US // factor
-    return np.where(near, values, 0) * factor, valid & near
+    fits = np.abs(values) <= LIMIT_US // factor
+    return np.where(fits, values, 0) * factor, valid & fits
 
 
 def without_time(delta: pa.Table, usable: Bools, column: str) -> tuple[pa.Table, pa.Table | None]:
@@ -88,6 +88,10 @@ def without_distant(
     """The rows whose window is in the calendar, which those are if not all, and errors for the others."""
     if not len(at) or (start.min() >= FIRST_US and end.max() <= LAST_US):
         return delta, None, None
-    near = (start >= FIRST_US) & (end <= LAST_US)
-    bad = delta.filter(pa.array(~near))
-    return delta.filter(pa.array(near)), near, error_rows(bad, [beyond_calendar(column)] * bad.num_rows)
+    in_calendar = (start >= FIRST_US) & (end <= LAST_US)
+    bad = delta.filter(pa.array(~in_calendar))
+    return (
+        delta.filter(pa.array(in_calendar)),
+        in_calendar,
+        error_rows(bad, [beyond_calendar(column)] * bad.num_rows),
+    )

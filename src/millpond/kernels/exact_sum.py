@@ -260,8 +260,8 @@ def _specials(x: Floats, special: Flags, weights: Ints, group: Ints) -> list[_Ha
     if not len(at):
         return []
     x, weights = x[at], weights[at]
-    place = np.where(np.isnan(x), NAN_BIN, np.where(x > 0, POSITIVE_INFINITY_BIN, NEGATIVE_INFINITY_BIN))
-    return [((group[at] << _KEY_BITS) + (place + _BIAS), weights & _LO, weights >> _HALF_BITS)]
+    bin_of = np.where(np.isnan(x), NAN_BIN, np.where(x > 0, POSITIVE_INFINITY_BIN, NEGATIVE_INFINITY_BIN))
+    return [((group[at] << _KEY_BITS) + (bin_of + _BIAS), weights & _LO, weights >> _HALF_BITS)]
 
 
 def _joined(parts: list[_Halves]) -> _Halves:
@@ -306,8 +306,8 @@ def _settled(parts: list[_Halves]) -> tuple[Ints, Ints]:
             after, above, carry = after[~there], above[~there], carry[~there]
             key, lo, hi = np.insert(key, after, above), np.insert(lo, after, carry), np.insert(hi, after, 0)
     m = (hi << _HALF_BITS) | lo
-    kept = m != 0
-    return key[kept], m[kept]
+    is_set = m != 0
+    return key[is_set], m[is_set]
 
 
 def _compact(parts: list[_Halves]) -> list[_Halves]:

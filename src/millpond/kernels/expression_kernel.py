@@ -25,13 +25,7 @@ from millpond.delta import HASH, ORIGIN, WEIGHT, weights
 from millpond.identity import canonical, one_chunk
 from millpond.kernels import comparisons, distinct_row_cache
 from millpond.kernels.duck import PreparedQuery, reason, statement
-from millpond.kernels.expressions import (
-    Expression,
-    bind,
-    columns_of,
-    compile_expressions,
-    compile_predicate,
-)
+from millpond.kernels.expressions import Expression, bind, columns_of, compile_expressions, compile_predicate
 from millpond.state.tables.error_rows import ERROR_SCHEMA
 from millpond.strict_json import mended
 
@@ -98,11 +92,11 @@ def project(
             return Evaluated(_assembled(table.filter(mask), bound, columns))
         except ROW_ERRORS:  # evaluate one by one, to see which of them failed and where
             pass
-    kept = Evaluated(table) if condition is None else keep(table, condition)
+    rows_left = Evaluated(table) if condition is None else keep(table, condition)
     if not computed:
-        return Evaluated(_assembled(kept.rows, bound, []), kept.errors)
-    columns, good, errors = _compute(kept.rows, computed)
-    return Evaluated(_assembled(good, bound, columns), join_errors(kept.errors, errors))
+        return Evaluated(_assembled(rows_left.rows, bound, []), rows_left.errors)
+    columns, good, errors = _compute(rows_left.rows, computed)
+    return Evaluated(_assembled(good, bound, columns), join_errors(rows_left.errors, errors))
 
 
 def keep(table: pa.Table, condition: Expression) -> Evaluated:
@@ -246,30 +240,30 @@ def _compute(
 
 def _evaluated(fed: pa.Table, expressions: Sequence[Expression]) -> list[pa.ChunkedArray]:
     """A column for each expression; where rows repeat and it pays off, equal rows are computed once."""
-    given = dict(zip(fed.column_names, fed.columns, strict=True))
+    by_name = dict(zip(fed.column_names, fed.columns, strict=True))
     found: dict[int, pa.ChunkedArray] = {
-        place: comparisons.computed(e.plain, e.type, given)
-        for place, e in enumerate(expressions)
+        index: comparisons.computed(e.plain, e.type, by_name)
+        for index, e in enumerate(expressions)
         if e.plain is not None
     }
     for needs, places in distinct_row_cache.by_columns(expressions).items():
-        some = [expressions[place] for place in places]
+        some = [expressions[index] for index in places]
         run = partial(_selected, some)
         columns = distinct_row_cache.computed(fed.select(list(needs)), some, run)
         if columns is not None:
             found |= dict(zip(places, map(pa.chunked_array, ([c] for c in columns)), strict=True))
-    rest = [place for place in range(len(expressions)) if place not in found]
+    rest = [index for index in range(len(expressions)) if index not in found]
     if rest:
-        some = [expressions[place] for place in rest]
+        some = [expressions[index] for index in rest]
         rows = _fed(fed, some) if found else fed
         columns = _columns(_each(_prepared(rows.schema, some), rows), some)
         found |= dict(zip(rest, columns, strict=True))
-    return [found[place] for place in range(len(expressions))]
+    return [found[index] for index in range(len(expressions))]
 
 
 def _selected(expressions: Sequence[Expression], rows: pa.Table) -> pa.Table:
     columns = _columns(_prepared(rows.schema, expressions).run(rows), expressions)
-    return pa.table(columns, names=[str(place) for place in range(len(columns))])
+    return pa.table(columns, names=[str(index) for index in range(len(columns))])
 
 
 def _compute_where(
@@ -362,9 +356,9 @@ def _reasons(bad: pa.Table, run: PreparedQuery, fallback: str) -> list[str]:
     numbers = encoded.indices.to_numpy()
     _, first = np.unique(numbers, return_index=True)
     found = []
-    for place in first.tolist():
+    for index in first.tolist():
         try:
-            run.run(bad.slice(place, 1))
+            run.run(bad.slice(index, 1))
             found.append(fallback)  # a volatile function: it fails only sometimes
         except ROW_ERRORS as error:
             found.append(reason(error))

@@ -26,12 +26,12 @@ class FunctionWithKey:
         return self.function  # errors report the user's own line
 
     def __call__(self, key: Row, rows: pa.Table) -> pa.Table:
-        given: Any = self.function(key, rows)
-        if not isinstance(given, pa.Table):
-            return given  # refused with the name of the function
-        out = given
-        for place, name in enumerate(self.key):
-            if name not in given.column_names:
+        returned: Any = self.function(key, rows)
+        if not isinstance(returned, pa.Table):
+            return returned  # refused with the name of the function
+        out = returned
+        for index, name in enumerate(self.key):
+            if name not in returned.column_names:
                 value = rows.column(name)[0]
-                out = out.add_column(place, rows.schema.field(name), pa.repeat(value, given.num_rows))
+                out = out.add_column(index, rows.schema.field(name), pa.repeat(value, returned.num_rows))
         return out

@@ -86,8 +86,8 @@ def _group(hashes: npt.NDArray[np.uint64], key: Mapping[str, pa.Array]) -> tuple
         # Two keys share a hash: group by the key set.
         keys = KeySet.of(pa.table(dict(key)), list(key), hashes)
         order = np.argsort(keys.inverse, kind="stable")
-        place = keys.inverse[order]
-        starts = np.flatnonzero(np.concatenate(([True], place[1:] != place[:-1])))
+        positions = keys.inverse[order]
+        starts = np.flatnonzero(np.concatenate(([True], positions[1:] != positions[:-1])))
         return order, starts, keys.hashes
     starts = np.flatnonzero(fresh)
     return order, starts, ordered[starts]
@@ -115,20 +115,20 @@ def position_in(keys: KeySet, own: KeySet, batch: pa.Table | None = None) -> Int
         )
         to_keys = np.empty(len(both), np.int64)
         to_keys[both.inverse[: len(keys)]] = np.arange(len(keys))
-        place = to_keys[both.inverse[len(keys) :]]
+        positions = to_keys[both.inverse[len(keys) :]]
     else:
-        place = np.zeros(len(own), np.int64)
-    return place if batch is None else place[own.inverse]
+        positions = np.zeros(len(own), np.int64)
+    return positions if batch is None else positions[own.inverse]
 
 
-def placed(values: Any, place: Ints, length: int) -> Any:
+def placed(values: Any, positions: Ints, length: int) -> Any:
     """Values at some positions of a full-length column, zero or NULL elsewhere."""
-    if len(place) == length:
+    if len(positions) == length:
         return values
     if isinstance(values, np.ndarray):
         out = np.zeros(length, values.dtype)
-        out[place] = values
+        out[positions] = values
         return out
     index = np.full(length, -1, np.int64)
-    index[place] = np.arange(len(place))
+    index[positions] = np.arange(len(positions))
     return values.take(pa.array(index, mask=index < 0))

@@ -31,8 +31,8 @@ def add(a: Pair, b: Pair) -> Pair:
     with np.errstate(over="ignore"):
         lo = a[1] + b[1]
         # overflow if and only if both have one sign and the sum the other; upwards wraps to negative
-        over = (a[1] ^ lo) & (b[1] ^ lo)
-        carry = np.where(over < 0, np.where(a[1] < 0, np.int64(-1), np.int64(1)), np.int64(0))
+        overflows = (a[1] ^ lo) & (b[1] ^ lo)
+        carry = np.where(overflows < 0, np.where(a[1] < 0, np.int64(-1), np.int64(1)), np.int64(0))
         return a[0] + b[0] + carry, lo
 
 

@@ -238,7 +238,7 @@ class JoinEpoch:
         found = []
         if len(delta):
             found.append(self._rows(side, delta, False))
-        found += [self._rows(side, marks, True) for marks in self._marks[number] if len(marks)]
+        found += [self._rows(side, matched, True) for matched in self._marks[number] if len(matched)]
         in_order = side.way == "hash" and not side.marked
         changes = [NewRows(side.table, concat(found), presorted=in_order)] if found else []
         if side.counts is not None and side.counts != side.table and len(delta):
@@ -309,8 +309,8 @@ def receive(side: Side, delta: pa.Table | None, spec: TableSpec, grows: bool) ->
 def in_table_order(side: Side, rows: pa.Table, spec: TableSpec) -> pa.Table:
     """Rows in the order of their side's table, with equal ones summed up."""
     if side.marked:
-        kept = [field for field in spec.schema if field.name != MATCHED]
-        spec = replace(spec, schema=pa.schema(kept))
+        fields = [field for field in spec.schema if field.name != MATCHED]
+        spec = replace(spec, schema=pa.schema(fields))
     columns = sorted_columns(spec, rows)
     return pa.table([columns[name] for name in (*side.columns, WEIGHT, HASH)], [*side.columns, WEIGHT, HASH])
 

@@ -9,7 +9,7 @@ for the pairs that satisfy the residual condition.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -82,7 +82,7 @@ class Matcher:
     schema: pa.Schema  # of the output, with _w: all these columns, or only the left's if no pairs are emitted
     residual: Expression | None
     emits: bool
-    chunk_rows: int = tuning.JOIN_CHUNK_ROWS
+    chunk_rows: int = field(default_factory=lambda: tuning.JOIN_CHUNK_ROWS)
 
     def meet(self, left: Keyed, right: Keyed) -> Met:
         """All matching pairs of the two sides."""
@@ -117,9 +117,9 @@ class Matcher:
         # The kernel carries _w and _h along unchanged: the pair's number is passed as its hash.
         seen[WEIGHT] = pa.array(left.weights[i] * right.weights[j])
         seen[HASH] = pa.array(np.arange(len(i), dtype=np.uint64))
-        kept = keep(pa.table(seen), residual)
-        rows = one_chunk(kept.rows.column(HASH)).to_numpy().view(np.int64)
-        return (i[rows], j[rows]), kept.errors
+        met = keep(pa.table(seen), residual)
+        rows = one_chunk(met.rows.column(HASH)).to_numpy().view(np.int64)
+        return (i[rows], j[rows]), met.errors
 
     def _give(self, left: Keyed, right: Keyed, i: Ints, j: Ints) -> pa.Table:
         arrays = [

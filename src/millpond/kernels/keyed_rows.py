@@ -48,13 +48,13 @@ class Keyed:
 
     def of_keys(self, which: Ints) -> Keyed:
         """The rows of these keys (ascending), which are renumbered."""
-        place = np.searchsorted(which, self.key)
-        inside = place < len(which)
-        inside[inside] = which[place[inside]] == self.key[inside]
+        positions = np.searchsorted(which, self.key)
+        inside = positions < len(which)
+        inside[inside] = which[positions[inside]] == self.key[inside]
         if inside.all():
-            return replace(self, key=place)
+            return replace(self, key=positions)
         rows = np.flatnonzero(inside)
-        return replace(self.some(rows), key=place[rows])
+        return replace(self.some(rows), key=positions[rows])
 
     def weighted(self, w: Ints) -> Keyed:
         """The rows with other weights; rows of weight zero are removed."""

@@ -25,10 +25,10 @@ class Calls:
         self.what = what
         self.calls = 0
 
-    def __call__(self, function: Callable[..., T], *given: object) -> T:
+    def __call__(self, function: Callable[..., T], *arguments: object) -> T:
         self.calls += 1
         try:
-            return function(*given)
+            return function(*arguments)
         except BaseException as error:
             if not is_row_fault(error):
                 raise

@@ -22,17 +22,17 @@ from millpond.state.tables.table import KeySet
 def end_of(index: Any, keys: KeySet, changed: pa.Table, key: Sequence[str], last: bool) -> pa.Array:
     """The first (last) value of each key in an index of values, after adding this epoch's changes."""
     own = KeySet.of(changed, key)
-    place = position_in(keys, own)
+    position = position_in(keys, own)
     low = changed.select([*key, "_value", *(["_w"] if "_w" in changed.column_names else [])])
     # Fetch enough state rows from the end that this epoch's retractions cannot remove all of them.
     weights = deltas.weights(changed)
     eaten = np.bincount(own.inverse[weights < 0], minlength=len(own)) if (weights < 0).any() else 0
     ask = np.ones(len(keys), np.int64)
-    ask[place] += eaten
-    held = index.head(keys, ask, reverse=last)
+    ask[position] += eaten
+    stored = index.head(keys, ask, reverse=last)
     both = deltas.concat(
         [
-            held.table.select([*key, "_value", "_w"]),
+            stored.table.select([*key, "_value", "_w"]),
             deltas.with_weights(low, weights).select([*key, "_value", "_w"]),
         ]
     )

@@ -73,8 +73,8 @@ def pack(columns: Sequence[Column], bits_max: int = 64) -> PackedRows | None:
     codes: U64 | None = None
     parts: list[_Part] = []
     at = 0
-    for place, column in enumerate(columns):
-        moved = _moved(column, columns[:place], parts)
+    for index, column in enumerate(columns):
+        moved = _moved(column, columns[:index], parts)
         if moved is not None:
             parts.append(moved)
             continue

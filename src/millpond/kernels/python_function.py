@@ -120,10 +120,10 @@ class PythonFunction:
         if self.vectorised:
             return self._called_by_column(columns)
         rows = len(columns[0])
-        given = [python_values(c) for c in columns] if self.parameters else []
-        if self.kind == "scalar" and given and (self.nulls or not any(c.null_count for c in columns)):
-            return arrow_values(list(map(self.code, *given)), self._type)  # no check needed row by row
-        values = zip(*given, strict=True) if given else iter([()] * rows)
+        arguments = [python_values(c) for c in columns] if self.parameters else []
+        if self.kind == "scalar" and arguments and (self.nulls or not any(c.null_count for c in columns)):
+            return arrow_values(list(map(self.code, *arguments)), self._type)  # no check needed row by row
+        values = zip(*arguments, strict=True) if arguments else iter([()] * rows)
         call = {"scalar": self._value, "table": self._rows, "aggregate": self._group}[self.kind]
         return arrow_values([call(row) for row in values], self._type)
 
@@ -177,9 +177,9 @@ class PythonFunction:
         return state.finish()
 
 
-def kept(state: Any, given: Any) -> Any:
+def kept(state: Any, returned: Any) -> Any:
     """The state after calling a function that returns a new one, or changes the one it receives."""
-    return state if given is None else given
+    return state if returned is None else returned
 
 
 def _has_null(row: tuple[Any, ...]) -> bool:

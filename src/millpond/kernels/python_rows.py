@@ -70,7 +70,7 @@ def row_type(names: tuple[str, ...]) -> type[Row]:
     """The class of rows with these columns; a column hides a method of its name."""
     # Attributes of a named tuple are read without running Python.
     fields = namedtuple("Row", names, rename=True)  # type: ignore[misc]
-    places = {name: place for place, name in enumerate(names)}
+    places = {name: index for index, name in enumerate(names)}
     return type("Row", (fields, Row), {"__slots__": (), "_places": places, "__repr__": Row.__repr__})
 
 

@@ -69,8 +69,8 @@ def _in_years(dense: npt.NDArray[Any], unit: str) -> bool:
 
 def _without_nulls(values: list[Any], array: pa.Array) -> list[Any]:
     if array.null_count:
-        for place in np.flatnonzero(nulls(array)).tolist():
-            values[place] = None
+        for index in np.flatnonzero(nulls(array)).tolist():
+            values[index] = None
     return values
 
 

@@ -32,9 +32,9 @@ def kept_keys(columns: Sequence[pa.Array], divisor: int) -> Bools:
     >>> int(kept_keys([pa.array(range(1_000))], 4).sum())
     271
     """
-    given: list[Any] = list(columns)
-    kept: Bools = mixed(hashing.hash_columns(given, len(given[0])), 91) <= limits(divisor)
-    return kept
+    arrays: list[Any] = list(columns)
+    is_kept: Bools = mixed(hashing.hash_columns(arrays, len(arrays[0])), 91) <= limits(divisor)
+    return is_kept
 
 
 def kept_windows(at: Ints, window: tuple[int, int], fates: Sequence[tuple[int, int]]) -> Bools:
@@ -48,5 +48,5 @@ def kept_windows(at: Ints, window: tuple[int, int], fates: Sequence[tuple[int, i
     since = np.array([first for first, _ in fates], np.int64)
     divisors = np.array([1, *(divisor for _, divisor in fates)], np.int64)
     mine = divisors[np.searchsorted(since, start, side="right")]
-    kept: Bools = mixed(hashing.hash_array(pa.array(start)), 94) <= limits(mine)
-    return kept
+    is_kept: Bools = mixed(hashing.hash_array(pa.array(start)), 94) <= limits(mine)
+    return is_kept

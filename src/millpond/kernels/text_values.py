@@ -62,8 +62,8 @@ def typed_columns(
     if not bad:
         return pa.table(made, schema=schema), None, []
     good = pa.array([row for row in range(rows) if row not in bad], pa.int64())
-    kept = [typed(column.take(good), f.type) for column, f in zip(columns, schema, strict=True)]
-    return pa.table(kept, schema=schema), good, sorted(bad.items())
+    good_columns = [typed(column.take(good), f.type) for column, f in zip(columns, schema, strict=True)]
+    return pa.table(good_columns, schema=schema), good, sorted(bad.items())
 
 
 def _bad_rows(column: pa.Array, kind: pa.DataType) -> list[tuple[int, str]]:

@@ -113,15 +113,15 @@ def _of_call(node: Node) -> int | None:
         return DAY_US if is_date and _is_column(node["child"]) else None
     if node.get("class") != "FUNCTION":
         return None
-    name, given = str(node["function_name"]).lower(), [a["expression"] for a in node["arguments"]]
-    if len(given) == 1 and _is_column(given[0]):
+    name, arguments = str(node["function_name"]).lower(), [a["expression"] for a in node["arguments"]]
+    if len(arguments) == 1 and _is_column(arguments[0]):
         return _FUNCTIONS.get(name)
-    if len(given) != 2 or sum(map(_is_column, given)) != 1:
+    if len(arguments) != 2 or sum(map(_is_column, arguments)) != 1:
         return None
-    text = next((_text(one) for one in given if not _is_column(one)), None)
+    text = next((_text(one) for one in arguments if not _is_column(one)), None)
     if text is None:
         return None
-    if name in _BY_PART and _is_column(given[1]):
+    if name in _BY_PART and _is_column(arguments[1]):
         return _PARTS.get(text.lower())
     return _of_format(text) if name == "strftime" else None
 

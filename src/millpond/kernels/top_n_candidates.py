@@ -74,8 +74,8 @@ def _close_ranks(column: pa.Array, order: Order) -> U64:
         close: U64 = found - found.min()
         return close
     absent = nulls(column)
-    given = found[~absent]
-    low, high = (given.min(), given.max()) if len(given) else (np.uint64(0), np.uint64(0))
+    positions = found[~absent]
+    low, high = (positions.min(), positions.max()) if len(positions) else (np.uint64(0), np.uint64(0))
     found = found - low + np.uint64(order.nulls_first)
     found[absent] = 0 if order.nulls_first else high - low + np.uint64(1)
     return found

@@ -63,10 +63,10 @@ class _KeyRows:
     def of(self, call: int, key: int, *, nulls: bool) -> Iterator[tuple[int, tuple[Any, ...]]]:
         """The rows of a key that a call reads, with their weights."""
         columns, given = self.values[call], self.given[call]
-        for place in range(int(self.starts[key]), int(self.starts[key + 1])):
-            row = tuple(column[place] for column in columns)
-            if (given is None or given[place]) and (nulls or all(v is not None for v in row)):
-                yield int(self.weights[place]), row
+        for index in range(int(self.starts[key]), int(self.starts[key + 1])):
+            row = tuple(column[index] for column in columns)
+            if (given is None or given[index]) and (nulls or all(v is not None for v in row)):
+                yield int(self.weights[index]), row
 
 
 @dataclass(frozen=True)
@@ -79,14 +79,14 @@ class Accumulate(ExpiresBehindBound):
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         (shape,) = inputs
-        held = stored(shape.schema)
-        fields = [held.field(name) for name in self.key]
+        stored_schema = stored(shape.schema)
+        fields = [stored_schema.field(name) for name in self.key]
         outs = [pa.field(call.out, call.function.gives) for call in self.calls]
         schema = pa.schema([*fields, *outs])
         hidden = [pa.field(COUNT, pa.int64()), pa.field(STATE, pa.binary()), pa.field(ERROR, pa.string())]
         by_time = bucketed_by(self.expires)
         out = TableSpec(f"{step}/out", pa.schema([*schema, *hidden]), key=self.key, **by_time)
-        rows = TableSpec(f"{step}/rows", held, key=self.key, rule="weights", **by_time)
+        rows = TableSpec(f"{step}/rows", stored_schema, key=self.key, rule="weights", **by_time)
         return Binding(
             Shape(schema, append_only=False, key=self.key, bounds=among(shape.bounds, self.key)),
             (by_key(*self.key),),
@@ -138,14 +138,14 @@ class Accumulate(ExpiresBehindBound):
                 if name not in read:
                     read[name] = python_values(ordered.column(name))
         values = [tuple(read[name] for name in call.arguments) for call in self.calls]
-        given = [None if call.given is None else read[call.given] for call in self.calls]
-        return keys, _KeyRows(values, given, w, starts)
+        arguments = [None if call.given is None else read[call.given] for call in self.calls]
+        return keys, _KeyRows(values, arguments, w, starts)
 
     # -- computing -----------------------------------------------------------------------
 
     def _changed(self, before: pa.Table, found: Any, counts: Ints, rows: _KeyRows) -> list[Any]:
         """For each key (states, values), None if it has no rows left, or the failure reason as text."""
-        held, failed = before.column(STATE).to_pylist(), before.column(ERROR).to_pylist()
+        states, failed = before.column(STATE).to_pylist(), before.column(ERROR).to_pylist()
         after: list[Any] = []
         for key in range(len(counts)):
             if not counts[key]:
@@ -153,11 +153,11 @@ class Accumulate(ExpiresBehindBound):
             elif failed[key] is not None:
                 after.append(failed[key])
             else:
-                after.append(self._one(held[key] if found[key] else None, key, rows))
+                after.append(self._one(states[key] if found[key] else None, key, rows))
         return after
 
-    def _one(self, held: bytes | None, key: int, rows: _KeyRows) -> Any:
-        states = None if held is None else moved_names.loads(held)
+    def _one(self, stored_state: bytes | None, key: int, rows: _KeyRows) -> Any:
+        states = None if stored_state is None else moved_names.loads(stored_state)
         made, values = [], []
         for number, call in enumerate(self.calls):
             function = call.function.code
@@ -188,12 +188,12 @@ class Accumulate(ExpiresBehindBound):
         """Compute the selected keys from all their rows."""
         which = np.array(again)
         some = KeySet(keys.hashes[which], keys.columns.take(pa.array(which)), np.empty(0, np.int64))
-        held = ctx.table(binding.tables[1].name).lookup(some).table
+        stored = ctx.table(binding.tables[1].name).lookup(some).table
         mine = self._rows_of(some, delta) if self.key else delta
-        found, rows = self._rows(binding, concat([held, mine.drop_columns([HASH])]))
-        place = {_name(found, n): n for n in range(len(found))}
+        found, rows = self._rows(binding, concat([stored, mine.drop_columns([HASH])]))
+        position_of = {_name(found, n): n for n in range(len(found))}
         for number in again:
-            after[number] = self._one(None, place[_name(keys, number)], rows)
+            after[number] = self._one(None, position_of[_name(keys, number)], rows)
 
     def _rows_of(self, some: KeySet, delta: pa.Table) -> pa.Table:
         """The rows of some keys, matched by name: a key whose rows cancel has no number among `some`."""
@@ -309,14 +309,14 @@ def _plain(function: Any, state: Any) -> Any:
     return state if isinstance(function, Steps) else state.__getstate__()
 
 
-def _restored(function: Any, held: Any) -> Any:
+def _restored(function: Any, pickled: Any) -> Any:
     if isinstance(function, Steps):
-        return held
+        return pickled
     state = function.__new__(function)
     if hasattr(state, "__setstate__"):
-        state.__setstate__(held)
+        state.__setstate__(pickled)
     else:
-        plain, slots = held if isinstance(held, tuple) else (held, None)
+        plain, slots = pickled if isinstance(pickled, tuple) else (pickled, None)
         for name, value in {**(plain or {}), **(slots or {})}.items():
             setattr(state, name, value)
     return state

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,19 +36,19 @@ from millpond import hashing
 from millpond.column_names import check_names
 from millpond.delta import HASH
 from millpond.errors import InvalidError
-from millpond.identity import equal_rows, one_chunk, take
+from millpond.identity import one_chunk, take
 from millpond.kernels import dense_groups
 from millpond.kernels.accumulators import (
-    EXTREMES,
     Accumulator,
     Count,
     Fields,
     SumsDenseKeys,
     is_number,
 )
+from millpond.kernels.aggregate_feeds import Agg, AggregateFeed, Close
 from millpond.kernels.aggregate_functions import aggregate_function, is_insert_only
 from millpond.kernels.bounds import Bound, among, bucketed_by, buckets_of, closed
-from millpond.kernels.expression_kernel import error_rows, join_errors
+from millpond.kernels.group_changes import Failing, group_errors, unreplaced, visible_change
 from millpond.kernels.grouping import few_groups, grouped, grouped_in_order, keys_of, placed
 from millpond.kernels.min_max_lookup import end_of
 from millpond.kernels.packed_rows import PackedRows, pack
@@ -62,69 +62,6 @@ from millpond.state.tables.table_spec import TableSpec
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-Failing = tuple[Bools, Bools, str]  # which groups failed before, which fail now, why
-
-
-@dataclass(frozen=True)
-class Agg:
-    """One output column: a function over an argument column (None for count(*))."""
-
-    name: str
-    function: str
-    argument: str | None = None
-    distinct: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.name}={self.function}({'distinct ' * self.distinct}{self.argument or '*'})"
-
-
-@dataclass(frozen=True)
-class AggregateFeed:
-    """One input edge: the kind of rows that arrive, and for which aggregates (by number)."""
-
-    kind: Literal["rows", "values", "distinct", "always"]
-    aggs: tuple[int, ...]
-    column: str | None = None
-
-
-@dataclass(frozen=True)
-class Close:
-    """Windows end at the value of a key column, and close when a step's watermark passes it."""
-
-    column: str
-    watermark: str
-    bucket_us: int
-    marks: tuple[tuple[str, int], ...] = ()  # if several watermarks must pass: each one, shifted by a time
-
-    @property
-    def bound(self) -> Bound:
-        return Bound(self.column, self.marks or ((self.watermark, 0),), self.bucket_us, grid=True)
-
-
-def feeds_for(aggs: Sequence[Agg], append_only: bool, *, staged: bool = False) -> tuple[AggregateFeed, ...]:
-    """The feeds that a list of aggregates needs; the first is always `rows`.
-
-    With `staged`, min and max get a feed each, because a ranking in front of this
-    step sends only the candidates of one of them.
-    """
-    plain = tuple(
-        i for i, a in enumerate(aggs) if not a.distinct and (append_only or a.function not in EXTREMES)
-    )
-    found = [AggregateFeed("rows", plain)]
-    indexed: dict[tuple[str, str], list[int]] = {}
-    apart: dict[str, list[int]] = {}
-    for i, agg in enumerate(aggs):
-        if i in plain:
-            continue
-        assert agg.argument is not None
-        # DISTINCT does not change a minimum or a maximum.
-        if agg.function in EXTREMES:
-            indexed.setdefault((agg.argument, agg.function if staged else ""), []).append(i)
-        else:
-            apart.setdefault(agg.argument, []).append(i)
-    found += [AggregateFeed("values", tuple(n), column) for (column, _), n in indexed.items()]
-    found += [AggregateFeed("distinct", tuple(n), column) for column, n in apart.items()]
-    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -402,12 +339,12 @@ class Aggregate(UsesHashOrder, PreAggregatesByBatch, EndsState):
         changes: list[Change] = []
         at = 0
         for j, table in live:
-            place = keys.inverse[at : at + table.num_rows]
+            positions = keys.inverse[at : at + table.num_rows]
             at += table.num_rows
             if self.feeds[j].kind == "values":
                 changes.append(Change(f"{ctx.step}/values{j}", table))
             elif self.feeds[j].kind != "always":
-                self._gather(j, table, place, length, kinds, fresh)
+                self._gather(j, table, positions, length, kinds, fresh)
         for j, feed in enumerate(self.feeds):
             name = self._feed_count(j)
             if feed.kind in ("rows", "distinct"):
@@ -440,8 +377,8 @@ class Aggregate(UsesHashOrder, PreAggregatesByBatch, EndsState):
         changes.insert(0, Change(groups.name, rows, presorted=True))
         out = None
         if ctx.output_is_read and self.closes is None:
-            out = _visible_change(binding.shape.schema.names, old, found, rows, weight)
-        return StepResult(out, tuple(changes), _error_rows(rows, self.key, errors))
+            out = visible_change(binding.shape.schema.names, old, found, rows, weight)
+        return StepResult(out, tuple(changes), group_errors(rows, self.key, errors))
 
     def kept(self, groups: TableSpec, kinds: Sequence[Accumulator]) -> list[str]:
         """The columns of a group's row that changes are added to; the others are computed from them."""
@@ -457,31 +394,31 @@ class Aggregate(UsesHashOrder, PreAggregatesByBatch, EndsState):
         self,
         index: int,
         table: pa.Table,
-        place: Ints,
+        positions: Ints,
         length: int,
         kinds: Sequence[Accumulator],
         fresh: dict[str, Any],
     ) -> None:
         """Sum one feed's partial rows per key into full-length columns of `fresh`."""
-        if len(place) == length and bool((place == np.arange(length)).all()):
+        if len(positions) == length and bool((positions == np.arange(length)).all()):
             order: Ints | None = None
             starts = np.arange(length)
             touched = starts
         else:
-            order = argsort_numbers(place)
-            ordered = place[order]
+            order = argsort_numbers(positions)
+            ordered = positions[order]
             starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
             touched = ordered[starts]
 
-        given = dict(zip(table.column_names, table.columns, strict=True))
+        by_name = dict(zip(table.column_names, table.columns, strict=True))
 
         def column(name: str, kind: pa.DataType, number: bool) -> Any:
-            if name not in given:
-                return np.zeros(len(place), np.int64) if number else pa.nulls(len(place), kind)
+            if name not in by_name:
+                return np.zeros(len(positions), np.int64) if number else pa.nulls(len(positions), kind)
             if number:
-                values = ints(given[name])
+                values = ints(by_name[name])
                 return values if order is None else values[order]
-            values = one_chunk(given[name])
+            values = one_chunk(by_name[name])
             return values if order is None else take(values, order)
 
         count = column(self._feed_count(index), pa.int64(), True)
@@ -514,16 +451,16 @@ class Aggregate(UsesHashOrder, PreAggregatesByBatch, EndsState):
         delta: Fields = {}
         for f, t in kind.fields.items():
             column = old.column(name if f == kind.visible_field else f"_a{i}_{f}")
-            given = fresh.pop(f"_a{i}_{f}", None)
+            of_sender = fresh.pop(f"_a{i}_{f}", None)
             if is_number(kind, f):
                 before[f] = ints(column)
                 if f == "lo" and f == kind.visible_field:
                     before[f] = before[f] + ints(old.column(f"_a{i}_lost"))
-                delta[f] = np.zeros(len(rows), np.int64) if given is None else given
+                delta[f] = np.zeros(len(rows), np.int64) if of_sender is None else of_sender
             else:
                 values = one_chunk(column)
                 before[f] = values if found.all() else pc.if_else(pa.array(found), values, pa.scalar(None, t))
-                delta[f] = pa.nulls(len(rows), t) if given is None else given
+                delta[f] = pa.nulls(len(rows), t) if of_sender is None else of_sender
         now = kind.add(before, delta)
         shown = kind.finish(now, rows)
         columns[name] = shown
@@ -536,9 +473,9 @@ class Aggregate(UsesHashOrder, PreAggregatesByBatch, EndsState):
                 dead = shown.is_null().to_numpy(zero_copy_only=False)
                 lost[dead] = now[kind.visible_field][dead]
             columns[f"_a{i}_lost"] = lost
-        was, over = kind.fails(before), kind.fails(now)
-        if was is not None and over is not None and (was.any() or over.any()):
-            errors.append((was, over, f"{name}: {kind.reason}"))
+        was, fails_now = kind.fails(before), kind.fails(now)
+        if was is not None and fails_now is not None and (was.any() or fails_now.any()):
+            errors.append((was, fails_now, f"{name}: {kind.reason}"))
 
     def _extremes(
         self,
@@ -556,8 +493,8 @@ class Aggregate(UsesHashOrder, PreAggregatesByBatch, EndsState):
             if touched:
                 columns[agg.name] = end_of(index, keys, touched[0], self.key, agg.function == "max")
             else:
-                held = one_chunk(old.column(agg.name))
-                columns[agg.name] = pc.if_else(pa.array(found), held, pa.scalar(None, held.type))
+                extremes = one_chunk(old.column(agg.name))
+                columns[agg.name] = pc.if_else(pa.array(found), extremes, pa.scalar(None, extremes.type))
 
     # -- windows that close -------------------------------------------------------------
 
@@ -591,7 +528,7 @@ class Aggregate(UsesHashOrder, PreAggregatesByBatch, EndsState):
             shown = fresh.select(names)
             parts.append(shown if ended.all() else shown.filter(pa.array(ended)))
             if state.num_rows:
-                parts.append(_unreplaced(state, fresh, self.key).select(names))
+                parts.append(unreplaced(state, fresh, self.key).select(names))
         elif state.num_rows:
             parts.append(state.select(names))
         drops = tuple((t.name, limit) for t in binding.tables)
@@ -604,60 +541,9 @@ def _travels(values: Any) -> bool:
     return not isinstance(values, np.ndarray) or bool(values.any())
 
 
-def _unreplaced(rows: pa.Table, fresh: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Rows whose key is not among the fresh ones, which are sorted by hash."""
-    if not fresh.num_rows:
-        return rows
-    hashes, mine = (one_chunk(table.column(HASH)).to_numpy() for table in (fresh, rows))
-    place = np.minimum(np.searchsorted(hashes, mine), len(hashes) - 1)
-    met = hashes[place] == mine
-    which = np.flatnonzero(met)
-    columns = [[one_chunk(table.column(k)) for k in key] for table in (rows, fresh)]
-    same = equal_rows(
-        [take(column, which) for column in columns[0]],
-        [take(column, place[which]) for column in columns[1]],
-        len(which),
-    )
-    if not same.all():  # two keys share a hash: decide by the key set
-        keys = KeySet.of(pa.concat_tables([fresh.select(list(key)), rows.select(list(key))]), key)
-        met = np.isin(keys.inverse[fresh.num_rows :], keys.inverse[: fresh.num_rows])
-    return rows.filter(pa.array(~met))
-
-
 def ints(column: pa.ChunkedArray | pa.Array) -> Ints:
     array = one_chunk(column)
     if array.null_count:
         array = array.fill_null(0)
     values: Ints = array.to_numpy(zero_copy_only=False)
     return values
-
-
-def _visible_change(
-    names: Sequence[str], old: pa.Table, found: Bools, new: pa.Table, weight: Ints
-) -> pa.Table:
-    """-old +new for the groups whose visible row changed."""
-    names = list(names)
-    same = equal_rows(
-        [one_chunk(old.column(n)) for n in names], [one_chunk(new.column(n)) for n in names], new.num_rows
-    )
-    moved = ~(same & found & (weight > 0))
-    gone = old.select(names).filter(pa.array(found & moved))
-    come = new.select(names).filter(pa.array((weight > 0) & moved))
-    return pa.concat_tables(
-        [
-            gone.append_column("_w", pa.array(np.full(gone.num_rows, -1, np.int64))),
-            come.append_column("_w", pa.array(np.ones(come.num_rows, np.int64))),
-        ]
-    )
-
-
-def _error_rows(rows: pa.Table, key: Sequence[str], errors: Sequence[Failing]) -> pa.Table | None:
-    """An error row for each group that began to fail, and its retraction when the group recovers."""
-    found = None
-    for was, over, reason in errors:
-        for mask, weight in ((was & ~over, -1), (over & ~was, 1)):
-            groups = rows.select([*key, "_h"]).filter(pa.array(mask))
-            if groups.num_rows:
-                made = error_rows(groups, [reason] * groups.num_rows)
-                found = join_errors(found, made if weight > 0 else deltas.negate(made))
-    return found

@@ -67,15 +67,15 @@ class AssignSlices(CarriesOrigin, AppliesByBatch):
         slicing = self._slicing
         start = slicing.slice_of(at)
         first, last = slicing.first(start), slicing.last(start)
-        delta, near, distant = without_distant(delta, at, slicing.start(first), last, self.time)
-        if near is not None:
+        delta, in_calendar, distant = without_distant(delta, at, slicing.start(first), last, self.time)
+        if in_calendar is not None:
             errors = join_errors(errors, distant)
-            start, first, last = start[near], first[near], last[near]
+            start, first, last = start[in_calendar], first[in_calendar], last[in_calendar]
         bound = None if self.watermark is None else self.watermark.limit(ctx.watermark_before)
         counts = {}
         if bound is not None and len(first) and int(first.min()) <= bound:
-            over = np.minimum(slicing.closed(bound), last)
-            late = np.maximum(over - first + slicing.step_us, 0) // slicing.step_us
+            closed = np.minimum(slicing.closed(bound), last)
+            late = np.maximum(closed - first + slicing.step_us, 0) // slicing.step_us
             counts = {"late": int(late.sum())}
             taken = last > bound
             delta, start = delta.filter(pa.array(taken)), start[taken]

@@ -67,12 +67,12 @@ class Bag:
         spec = binding.tables[0]
         down = np.flatnonzero(weights < 0)
         asked = rows.take(pa.array(down))
-        held = ctx.table(spec.name).lookup(KeySet.of(asked, spec.key)).table
+        stored = ctx.table(spec.name).lookup(KeySet.of(asked, spec.key)).table
         # |weights| to retract minus the stored weights, per identical row
-        owed = deltas.consolidate(deltas.concat([asked.select(held.column_names), held]))
+        owed = deltas.consolidate(deltas.concat([asked.select(stored.column_names), stored]))
         short = owed.filter(pa.array(deltas.weights(owed) < 0))
         if short.num_rows == 0:
             return rows, None
-        kept = deltas.consolidate(deltas.concat([rows.select(held.column_names), deltas.negate(short)]))
+        fitting = deltas.consolidate(deltas.concat([rows.select(stored.column_names), deltas.negate(short)]))
         reasons = ["retraction meets no row"] * short.num_rows
-        return kept, error_rows(deltas.negate(short), reasons)
+        return fitting, error_rows(deltas.negate(short), reasons)

@@ -64,9 +64,9 @@ class CountWindows(FiresByTime, DependsOnArrival):
             hints = pa.schema([*own, pa.field(BASE, pa.int64()), pa.field(AT, pa.timestamp("us"))])
             tables += _wheel(step).tables(hints, self.key, (Order(BASE), Order(AT)))
             wakes = tuple(Wake(name, width, 0) for name, width in _wheel(step).names)
-        given = pa.schema([*schema, pa.field(START, pa.int64()), pa.field(END, pa.int64())])
+        output = pa.schema([*schema, pa.field(START, pa.int64()), pa.field(END, pa.int64())])
         return Binding(
-            Shape(given, append_only=True),
+            Shape(output, append_only=True),
             (by_key(*self.key),),
             tuple(tables),
             placed_by=self.key,
@@ -92,8 +92,8 @@ class CountWindows(FiresByTime, DependsOnArrival):
             return StepResult(changes=moved, drops=drops)
         every = pa.concat_tables(touched, promote_options="permissive")
         keys = KeySet.of(every, self.key, one_chunk(every.column(HASH)).to_numpy())
-        _, held = ctx.table(counts.name).lookup_one(keys)
-        before, base = (one_chunk(held.column(c)).to_numpy() for c in (NEXT, BASE))
+        _, stored = ctx.table(counts.name).lookup_one(keys)
+        before, base = (one_chunk(stored.column(c)).to_numpy() for c in (NEXT, BASE))
         number = np.zeros(0, np.int64)
         after = before.copy()
         rows = None
@@ -104,7 +104,7 @@ class CountWindows(FiresByTime, DependsOnArrival):
             sizes = np.diff(np.append(starts, len(key)))
             number = before[key] + np.arange(len(key)) - np.repeat(starts, sizes)
             after[key[starts]] += sizes
-        over = self._timed_out(keys, due, delta, before, base)
+        ended = self._timed_out(keys, due, delta, before, base)
         changes: list[Change] = []
         out: pa.Table | None
         if not self.closes:
@@ -112,7 +112,7 @@ class CountWindows(FiresByTime, DependsOnArrival):
             out = _with_windows(rows, self._windows(number, base[key]))
             new_base = base
         else:
-            out, new_base, changes = self._close(ctx, binding, keys, rows, number, before, after, base, over)
+            out, new_base, changes = self._close(ctx, binding, keys, rows, number, before, after, base, ended)
         columns = [*keys.columns.columns, pa.array(after), pa.array(new_base)]
         table = pa.table(columns, schema=counts.schema).append_column(HASH, pa.array(keys.hashes))
         changes.append(Change(counts.name, with_weights(table, np.ones(len(keys), np.int64))))
@@ -152,7 +152,7 @@ class CountWindows(FiresByTime, DependsOnArrival):
         before: Ints,
         after: Ints,
         base: Ints,
-        over: npt.NDArray[np.bool_],
+        ended: npt.NDArray[np.bool_],
     ) -> tuple[pa.Table | None, Ints, list[Change]]:
         """(rows of windows that close, where the next window of each key begins, changes)."""
         spec = binding.tables[1]
@@ -173,10 +173,10 @@ class CountWindows(FiresByTime, DependsOnArrival):
         key = of_key[pairs.row]
         full = (pairs.end <= after[key]) & (pairs.end > before[key])
         # A window that timed out ends before the rows of this epoch; they start the next one.
-        late = over[key] & (pairs.start == base[key]) & (numbers[pairs.row] < before[key])
+        late = ended[key] & (pairs.start == base[key]) & (numbers[pairs.row] < before[key])
         ends = np.where(late, before[key], pairs.end)
-        if over.any():
-            base = np.where(over, before, base)
+        if ended.any():
+            base = np.where(ended, before, base)
             again = self._windows(numbers, base[of_key])
             key = of_key[again.row]
             full = (again.end <= after[key]) & (again.end > before[key])
@@ -213,12 +213,12 @@ class CountWindows(FiresByTime, DependsOnArrival):
         self, keys: KeySet, due: pa.Table | None, delta: pa.Table | None, before: Ints, base: Ints
     ) -> npt.NDArray[np.bool_]:
         """The keys whose open window has timed out."""
-        over = np.zeros(len(keys), np.bool_)
+        closed = np.zeros(len(keys), np.bool_)
         if due is not None:
             key = keys.inverse[0 if delta is None else delta.num_rows :]
             hinted = one_chunk(due.column(BASE)).to_numpy()
-            over[key[hinted == base[key]]] = True
-        return over & (before > base)
+            closed[key[hinted == base[key]]] = True
+        return closed & (before > base)
 
     def _hints(
         self, ctx: Context, table: pa.Table, base: Ints, new_base: Ints, before: Ints, after: Ints
@@ -253,7 +253,7 @@ def _positions(keys: KeySet, asked: KeySet) -> Ints:
         return np.zeros(len(asked), np.int64)
     both = pa.concat_tables([keys.columns, asked.columns.cast(keys.columns.schema)])
     every = KeySet.of(both, both.column_names, np.concatenate([keys.hashes, asked.hashes]))
-    place = np.empty(len(every), np.int64)
-    place[every.inverse[: len(keys)]] = np.arange(len(keys))
-    found: Ints = place[every.inverse[len(keys) :]]
+    positions = np.empty(len(every), np.int64)
+    positions[every.inverse[: len(keys)]] = np.arange(len(keys))
+    found: Ints = positions[every.inverse[len(keys) :]]
     return found

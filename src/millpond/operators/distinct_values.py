@@ -67,9 +67,9 @@ class DistinctValues(ExpiresBehindBound, PreparesInput):
         if shape.append_only:
             known = [pa.field(SEEN, pa.int64())]
         else:
-            known = [pa.field(f"_n{place}", pa.int64()) for place in range(len(self.columns))]
-        kept = pa.schema([*key, value.with_name(VALUE), *known])
-        table = TableSpec(f"{step}/values", kept, key=(*self.key, VALUE), **bucketed_by(self.expires))
+            known = [pa.field(f"_n{index}", pa.int64()) for index in range(len(self.columns))]
+        contents = pa.schema([*key, value.with_name(VALUE), *known])
+        table = TableSpec(f"{step}/values", contents, key=(*self.key, VALUE), **bucketed_by(self.expires))
         bounded = shape.time in self.key
         return Binding(
             Shape(
@@ -81,7 +81,7 @@ class DistinctValues(ExpiresBehindBound, PreparesInput):
             ),
             (by_key(*self.key, VALUE),),
             (table,),
-            wire=kept,
+            wire=contents,
         )
 
     @property
@@ -97,18 +97,18 @@ class DistinctValues(ExpiresBehindBound, PreparesInput):
         """Each key and value of this sender once, with what it knows about the conditions."""
         names = [*self.key, VALUE]
         columns = [canonical(one_chunk(delta.column(name))) for name in (*self.key, self.value)]
-        held = [None if c is None else _true(delta.column(c)) for _, c in self.columns]
+        masks = [None if c is None else _true(delta.column(c)) for _, c in self.columns]
         if SEEN in binding.tables[0].schema.names:
-            return _seen(names, columns, held)
-        rows = _given(pa.table(columns, names=names).append_column("_w", pa.array(weights(delta))), held)
+            return _seen(names, columns, masks)
+        rows = _given(pa.table(columns, names=names).append_column("_w", pa.array(weights(delta))), masks)
         table, conditions = rows
         keys = KeySet.of(table, names)
         known = {}
-        for place, condition in enumerate(conditions):
+        for number, condition in enumerate(conditions):
             counts = np.zeros(len(keys), np.int64)
             w = weights(table)
             np.add.at(counts, keys.inverse, w if condition is None else np.where(condition, w, 0))
-            known[f"_n{place}"] = pa.array(counts)
+            known[f"_n{number}"] = pa.array(counts)
         found = pa.table([*keys.columns.columns, *known.values()], names=[*names, *known])
         found = found.append_column(HASH, pa.array(keys.hashes))
         changed = np.zeros(len(keys), np.bool_)
@@ -166,7 +166,7 @@ class DistinctValues(ExpiresBehindBound, PreparesInput):
     def _holds(self, known: Mapping[str, Ints]) -> list[Bools]:
         """For each condition: does the value occur under it?"""
         if SEEN in known:
-            return [(known[SEEN] >> place) & 1 == 1 for place in range(len(self.columns))]
+            return [(known[SEEN] >> index) & 1 == 1 for index in range(len(self.columns))]
         return [counts > 0 for counts in known.values()]
 
     def _out(
@@ -196,14 +196,14 @@ class DistinctValues(ExpiresBehindBound, PreparesInput):
         return with_weights(shown, np.full(rows.num_rows, weight, np.int64))
 
 
-def _seen(names: Sequence[str], columns: list[pa.Array], held: Sequence[Bools | None]) -> pa.Table:
+def _seen(names: Sequence[str], columns: list[pa.Array], masks: Sequence[Bools | None]) -> pa.Table:
     """Append-only rows: each key and value once, with a bit for each condition that was true."""
-    bits = len(held)
-    always = sum(1 << place for place, mask in enumerate(held) if mask is None)
+    bits = len(masks)
+    always = sum(1 << index for index, mask in enumerate(masks) if mask is None)
     seen = np.full(len(columns[0]), always, np.uint64)
-    for place, mask in enumerate(held):
+    for index, mask in enumerate(masks):
         if mask is not None:
-            seen |= mask.astype(np.uint64) << np.uint64(place)
+            seen |= mask.astype(np.uint64) << np.uint64(index)
     packed = pack(columns, 64 - bits)
     if packed is None:
         keys = KeySet.of(pa.table(columns, names=names), names)
@@ -220,19 +220,19 @@ def _seen(names: Sequence[str], columns: list[pa.Array], held: Sequence[Bools | 
         hashes = hashing.hash_columns(encoded, len(starts))
         found = [one_chunk(column) for column in encoded]
     table = pa.table([*found, pa.array(known.view(np.int64)), pa.array(hashes)], names=[*names, SEEN, HASH])
-    given = known != 0
+    is_present = known != 0
     if found[-1].null_count:
-        given &= found[-1].is_valid().to_numpy(zero_copy_only=False)
-    return table if given.all() else table.filter(pa.array(given))
+        is_present &= found[-1].is_valid().to_numpy(zero_copy_only=False)
+    return table if is_present.all() else table.filter(pa.array(is_present))
 
 
-def _given(rows: pa.Table, held: Sequence[Bools | None]) -> tuple[pa.Table, list[Bools | None]]:
+def _given(rows: pa.Table, masks: Sequence[Bools | None]) -> tuple[pa.Table, list[Bools | None]]:
     """The rows with a value, and their conditions."""
     if not rows.column(VALUE).null_count:
-        return rows, list(held)
+        return rows, list(masks)
     there = one_chunk(rows.column(VALUE)).is_valid()
     mask = there.to_numpy(zero_copy_only=False)
-    return rows.filter(there), [None if one is None else one[mask] for one in held]
+    return rows.filter(there), [None if one is None else one[mask] for one in masks]
 
 
 def _true(condition: pa.ChunkedArray) -> Bools:

@@ -48,8 +48,8 @@ class EmitDiscarded(DependsOnArrival):
             return StepResult()
         names = [n for n in binding.shape.schema.names if n not in (PANE, TIMING, LAST)]
         key = (*self.key, PANE)
-        given = [t.select(list(key)) for t in (firings, contents) if t is not None]
-        keys = KeySet.of(pa.concat_tables(given, promote_options="permissive"), key)
+        window_rows = [t.select(list(key)) for t in (firings, contents) if t is not None]
+        keys = KeySet.of(pa.concat_tables(window_rows, promote_options="permissive"), key)
         firing = np.full(len(keys), -1, np.int64)
         firing[keys.inverse[: firings.num_rows]] = np.arange(firings.num_rows)
         parts = []
@@ -66,11 +66,11 @@ class EmitDiscarded(DependsOnArrival):
             return StepResult()
         return StepResult(concat(parts).select([*binding.shape.schema.names, WEIGHT]))
 
-    def _marked(self, rows: pa.Table, firings: pa.Table, place: Any) -> pa.Table:
+    def _marked(self, rows: pa.Table, firings: pa.Table, number_of: Any) -> pa.Table:
         if not self.shows:
             return rows
         for field in PANE_FIELDS:
-            rows = rows.append_column(field, take(one_chunk(firings.column(field.name)), place))
+            rows = rows.append_column(field, take(one_chunk(firings.column(field.name)), number_of))
         return rows
 
     def _empty(self, binding: Binding, names: list[str], keys: KeySet, which: Any) -> pa.Table:

@@ -38,8 +38,8 @@ class EmitOnClose(EndsState):
         (shape,) = inputs
         schema = stored(shape.schema)
         table = TableSpec(f"{step}/open", schema, self.key, rule="weights", **bucketed_by(self.until))
-        given = replace(shape, schema=schema, append_only=True, bounds=closed(shape.bounds, self.until))
-        return Binding(given, (by_key(*self.key),), (table,), placed_by=self.key, extra=shape.append_only)
+        output = replace(shape, schema=schema, append_only=True, bounds=closed(shape.bounds, self.until))
+        return Binding(output, (by_key(*self.key),), (table,), placed_by=self.key, extra=shape.append_only)
 
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (frozenset(binding.shape.schema.names),)
@@ -75,13 +75,13 @@ class EmitOnClose(EndsState):
         out = concat(parts)
         if not binding.extra:
             out = consolidate(out)  # rows that were inserted and retracted while their window was open
-        kept = [Change(spec.name, rows) for rows in changes if rows.num_rows]
+        changed = [Change(spec.name, rows) for rows in changes if rows.num_rows]
         return StepResult(
-            out if out.num_rows else None, tuple(kept), drops=self.until.drops(ctx.watermark, spec)
+            out if out.num_rows else None, tuple(changed), drops=self.until.drops(ctx.watermark, spec)
         )
 
     def _apart(self, rows: pa.Table, limit: int) -> tuple[pa.Table, pa.Table]:
         """(rows of closed windows, the others)."""
         at, _ = micros(rows.column(self.until.column))
-        over = self.until.passed(at, limit)
-        return rows.filter(pa.array(over)), rows.filter(pa.array(~over))
+        closed = self.until.passed(at, limit)
+        return rows.filter(pa.array(closed)), rows.filter(pa.array(~closed))

@@ -57,14 +57,14 @@ class EmitPanes(ExpiresBehindBound, DependsOnArrival):
             tables.append(
                 TableSpec(f"{step}/feed", feed, self.key, rule="weights", time=FED_AT, bucket_width=1)
             )
-        given = Shape(
+        output = Shape(
             shown,
             append_only=self.accumulates,
             key=self.key if self.single and not self.accumulates else None,
             bounds=among(contents.bounds, self.key),
         )
         return Binding(
-            given,
+            output,
             (by_key(*self.key), by_key(*self.key)),
             tuple(tables),
             view=None if self.expires else panes.name,
@@ -94,15 +94,15 @@ class EmitPanes(ExpiresBehindBound, DependsOnArrival):
         if contents is not None:
             parts.append(with_weights(contents, weights(contents)).select([*names, WEIGHT]))
         new = consolidate(concat(parts))
-        told = EpochPanes.of(keys, found, firings, self.shows)
-        now = told.marked(panes, new, self.key, told.newest)
+        panes_of_epoch = EpochPanes.of(keys, found, firings, self.shows)
+        now = panes_of_epoch.marked(panes, new, self.key, panes_of_epoch.newest)
         change = consolidate(concat([now, negate(old)]))
         changes = [Change(panes.name, change)] if change.num_rows else []
         if not self.accumulates:
             out = change.select([*binding.shape.schema.names, WEIGHT])
             return StepResult(consolidate(out) if out.num_rows else None, tuple(changes), drops=drops)
         # Every pane of this epoch once; all of them have the contents after it.
-        every_pane = [told.marked(panes, new, self.key, fired) for fired in told.fired]
+        every_pane = [panes_of_epoch.marked(panes, new, self.key, fired) for fired in panes_of_epoch.fired]
         out = concat([p for p in every_pane if p.num_rows]) if any(p.num_rows for p in every_pane) else None
         if out is None:
             return StepResult(changes=tuple(changes), drops=drops)
@@ -134,29 +134,29 @@ class EpochPanes:
         fired: list[Ints] = []
         if firings is not None:
             window, first = keys.inverse[: firings.num_rows], found.table.num_rows
-            pool = {n: pa.concat_arrays([held, one_chunk(firings.column(n))]) for n, held in pool.items()}
+            pool = {n: pa.concat_arrays([column, one_chunk(firings.column(n))]) for n, column in pool.items()}
             order = np.lexsort((one_chunk(firings.column(PANE)).to_numpy(), window))
             sorted_windows = window[order]
             starts = np.flatnonzero(np.append(True, sorted_windows[1:] != sorted_windows[:-1]))
             rank = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
             for number in range(int(rank.max()) + 1):
                 mine = order[rank == number]
-                place = np.full(len(keys), -1, np.int64)
-                place[window[mine]] = first + mine
-                fired.append(place)
+                positions = np.full(len(keys), -1, np.int64)
+                positions[window[mine]] = first + mine
+                fired.append(positions)
             newest[sorted_windows] = first + order  # the last assignment wins: the newest pane
         return EpochPanes(keys, pool, newest, tuple(fired))
 
     def marked(self, spec: TableSpec, rows: pa.Table, key: tuple[str, ...], panes: Ints) -> pa.Table:
         """Contents of windows with the columns of their pane; of windows without one there are no rows."""
         asked = KeySet.of(rows, key)
-        place = panes[_numbers(self.keys, asked)[asked.inverse]]
-        there = place >= 0
+        positions = panes[_numbers(self.keys, asked)[asked.inverse]]
+        there = positions >= 0
         if not there.all():
-            rows, place = rows.filter(pa.array(there)), place[there]
+            rows, positions = rows.filter(pa.array(there)), positions[there]
         columns = {n: rows.column(n) for n in rows.column_names}
         for name, hidden in zip(PANE_COLUMNS, HIDDEN, strict=True):
-            columns[name if name in spec.schema.names else hidden] = take(self.pool[name], place)
+            columns[name if name in spec.schema.names else hidden] = take(self.pool[name], positions)
         names = [*spec.schema.names, WEIGHT]
         return pa.table([columns[n] for n in names], names=names)
 
@@ -165,7 +165,7 @@ def _numbers(keys: KeySet, asked: KeySet) -> Ints:
     """The numbers of these keys among all keys."""
     both = pa.concat_tables([keys.columns, asked.columns.cast(keys.columns.schema)])
     every = KeySet.of(both, both.column_names, np.concatenate([keys.hashes, asked.hashes]))
-    place = np.empty(len(every), np.int64)
-    place[every.inverse[: len(keys)]] = np.arange(len(keys))
-    found: Ints = place[every.inverse[len(keys) :]]
+    positions = np.empty(len(every), np.int64)
+    positions[every.inverse[: len(keys)]] = np.arange(len(keys))
+    found: Ints = positions[every.inverse[len(keys) :]]
     return found

@@ -51,14 +51,14 @@ class ExcludeLate:
         _, usable = micros(rows.column(self.time))
         rows, _ = without_time(rows, usable, self.time)
         rows = deltas.consolidate(_plain(rows, spec))
-        held = ctx.table(spec.name).lookup(KeySet.of(rows, spec.key)).table.select([*names, deltas.WEIGHT])
-        owed = held if fresh is None else deltas.consolidate(deltas.concat([held, fresh]))
+        stored = ctx.table(spec.name).lookup(KeySet.of(rows, spec.key)).table.select([*names, deltas.WEIGHT])
+        owed = stored if fresh is None else deltas.consolidate(deltas.concat([stored, fresh]))
         if not owed.num_rows:
             return StepResult(rows if rows.num_rows else None)
         less = deltas.consolidate(deltas.concat([rows, deltas.negate(owed)]))
         out = less.filter(pa.array(deltas.weights(less) > 0))
         left = deltas.consolidate(deltas.concat([out, deltas.negate(less)]))  # still to be subtracted
-        paid = deltas.consolidate(deltas.concat([left, deltas.negate(held)]))
+        paid = deltas.consolidate(deltas.concat([left, deltas.negate(stored)]))
         return StepResult(out if out.num_rows else None, (Change(spec.name, paid),) if paid.num_rows else ())
 
 

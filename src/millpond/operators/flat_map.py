@@ -87,14 +87,16 @@ class FlatMap(CarriesOrigin):
     def _call(self, row: Row, names: tuple[str, ...]) -> list[Values]:
         """All rows the function returns for one row; if a generator fails midway, none of them count."""
         found: list[Values] = []
-        given = self.function(row)
+        result = self.function(row)
         if self.one:
-            if given is None:
+            if result is None:
                 raise TypeError("must return a row, returned None; filter() and flat_map() leave rows out")
-            return [given if type(given) is tuple and len(given) == len(names) else row_values(given, names)]
-        if given is None or isinstance(given, _NOT_ROWS):
-            raise TypeError(f"must return an iterable of rows, returned {type(given).__name__}")
-        for item in given:
+            return [
+                result if type(result) is tuple and len(result) == len(names) else row_values(result, names)
+            ]
+        if result is None or isinstance(result, _NOT_ROWS):
+            raise TypeError(f"must return an iterable of rows, returned {type(result).__name__}")
+        for item in result:
             # Test the plain case first: checking for a Mapping costs as much as everything else.
             found.append(item if type(item) is tuple and len(item) == len(names) else row_values(item, names))
         return found

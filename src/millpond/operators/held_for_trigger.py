@@ -41,7 +41,7 @@ class HoldsForTrigger(EndsState, DependsOnArrival):
     def _binding(
         self,
         step: str,
-        given: Shape,
+        shape: Shape,
         rows: pa.Schema,
         key: tuple[str, ...],
         order: tuple[Order, ...] = (),
@@ -53,15 +53,15 @@ class HoldsForTrigger(EndsState, DependsOnArrival):
         clocks = wheel_clocks(self.trigger, self.until)
         own = [rows.field(name) for name in dict.fromkeys((*key, START, END))]
         states = pa.schema([*own, *state_fields(self.trigger, clocks), *of_window])
-        kept = bucketed_by(self.until)
+        bucketing = bucketed_by(self.until)
         tables = (
-            TableSpec(f"{step}/windows", states, key, order, **kept),
-            TableSpec(f"{step}/rows", pa.schema([*rows, *of_row]), key, rule="weights", **kept),
+            TableSpec(f"{step}/windows", states, key, order, **bucketing),
+            TableSpec(f"{step}/rows", pa.schema([*rows, *of_row]), key, rule="weights", **bucketing),
             TableSpec(f"{step}/late", rows, key, rule="weights"),
             *wheel_tables(step, clocks, own, key, START),
         )
         return Binding(
-            given, (by_key(*key),), tables, placed_by=key, extra=clocks, wakes=_wakes(step, clocks)
+            shape, (by_key(*key),), tables, placed_by=key, extra=clocks, wakes=_wakes(step, clocks)
         )
 
     def due(
@@ -107,8 +107,8 @@ def marks_after(ctx: Context, watermark: Bound | None, clocks: tuple[Clock, ...]
 def due_hints(
     ctx: Context, clocks: tuple[Clock, ...], watermark: Bound | None, window: tuple[str, ...]
 ) -> DueHints:
-    marks = marks_after(ctx, watermark, clocks)
-    reached = {clock: ctx.now_us if clock == PROCESSING else marks.get(clock) for clock in clocks}
+    watermarks = marks_after(ctx, watermark, clocks)
+    reached = {clock: ctx.now_us if clock == PROCESSING else watermarks.get(clock) for clock in clocks}
     return DueHints.open(ctx.step, lambda name, end: ctx.table(name, below_bucket=end), reached, window)
 
 

@@ -53,14 +53,14 @@ class InOrder(EndsState, DependsOnArrival):
             TableSpec(f"{step}/late", schema, (self.time,), rule="weights"),
         )
         same = shape.time == self.time
-        given = Shape(
+        output = Shape(
             schema,
             append_only=True,
             time=shape.time if same else None,
             watermark=shape.watermark if same else None,
             bounds=among(shape.bounds, (self.time,)),  # rows that are held have not been passed yet
         )
-        return Binding(given, (by_key(*self.key),), tables, placed_by=self.key)
+        return Binding(output, (by_key(*self.key),), tables, placed_by=self.key)
 
     def _buckets(self) -> dict[str, Any]:
         """How `left` is stored: behind the watermark no row comes, so nothing needs to be known of a key."""
@@ -106,8 +106,8 @@ class InOrder(EndsState, DependsOnArrival):
         left = np.full(len(keys), NONE_LEFT)
         np.maximum.at(left, last.key_index, one_chunk(last.table.column(LEFT)).to_numpy())
         was = left.copy()
-        held = ctx.table(held_spec.name).lookup(keys)
-        rows, number = held.table.select(names), held.key_index.astype(np.int64)
+        stored = ctx.table(held_spec.name).lookup(keys)
+        rows, number = stored.table.select(names), stored.key_index.astype(np.int64)
         late = None
         if delta is not None and delta.num_rows:
             of_row = keys.inverse[: delta.num_rows]
@@ -121,7 +121,7 @@ class InOrder(EndsState, DependsOnArrival):
             leaves = np.where(at < limit, w, leaves)
         out = with_weights(rows, leaves).filter(pa.array(leaves > 0))
         np.maximum.at(left, number[leaves > 0], at[leaves > 0])
-        before = held.table.select(names)
+        before = stored.table.select(names)
         after = with_weights(rows, w - leaves).filter(pa.array(w > leaves))
         if self.watermark is not None and limit is not None:  # what has left is dropped with its bucket
             open_from = self.watermark.first_open(limit)

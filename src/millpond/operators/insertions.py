@@ -29,7 +29,7 @@ class Insertions:
         (shape,) = inputs
         schema = pa.schema([shape.schema.field(name) for name in self.columns])
         timed = shape.time in self.columns
-        given = Shape(
+        output = Shape(
             schema,
             True,
             None,
@@ -37,7 +37,7 @@ class Insertions:
             shape.watermark if timed else None,
             among(shape.bounds, self.columns),
         )
-        return Binding(given, (by_key(*self.key),), placed_by=self.key)
+        return Binding(output, (by_key(*self.key),), placed_by=self.key)
 
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (frozenset(self.columns),)

@@ -146,9 +146,9 @@ class Iterate(RunsInOneTask):
             extra=(tuple(inner), self._needed(inner, len(inputs))),
         )
 
-    def _check(self, step: str, wanted: pa.Schema, given: pa.Schema) -> None:
+    def _check(self, step: str, wanted: pa.Schema, actual: pa.Schema) -> None:
         for field in wanted:
-            kind = given.field(field.name).type if field.name in given.names else None
+            kind = actual.field(field.name).type if field.name in actual.names else None
             if kind != field.type:
                 raise InvalidError(
                     "every round of a recursion must have the same columns",
@@ -246,9 +246,9 @@ class _InnerSteps:
         self.contexts = {inner.name: InnerContext(ctx, buffer, inner.name) for inner in steps}
         self.errors: list[pa.Table] = []
 
-    def next_round(self, given: Mapping[str, pa.Table]) -> pa.Table | None:
+    def next_round(self, deltas_in: Mapping[str, pa.Table]) -> pa.Table | None:
         """Send changes through all steps once; returns the rows that they produce."""
-        outputs: dict[str, pa.Table] = dict(given)
+        outputs: dict[str, pa.Table] = dict(deltas_in)
         for inner in self.steps:
             inputs = [outputs.get(source) for source in inner.inputs]
             if all(delta is None for delta in inputs):

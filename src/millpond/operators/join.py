@@ -246,12 +246,12 @@ class Join(PreparesInput, NamesColumnsRead, EndsState, CallsPythonFunctions):
             key = (*key, SPREAD)
         if side.marked:  # last, so that in table order a row and its mark are neighbours
             fields.append(pa.field(MATCHED, pa.bool_()))
-        kept = bucketed_by(side.bound)
-        tables = [TableSpec(side.table, pa.schema(fields), key, rule="weights", **kept)]
+        bucketing = bucketed_by(side.bound)
+        tables = [TableSpec(side.table, pa.schema(fields), key, rule="weights", **bucketing)]
         if side.counts is not None and side.counts != side.table:
             own = [inputs[number].schema.field(name) for name in side.on]
-            kept = kept if side.keyed_by_time else {}
-            tables.append(TableSpec(side.counts, pa.schema(own), side.on, rule="weights", **kept))
+            bucketing = bucketing if side.keyed_by_time else {}
+            tables.append(TableSpec(side.counts, pa.schema(own), side.on, rule="weights", **bucketing))
         return tables
 
     def _placed_by(self, left: Side, right: Side) -> tuple[str, ...] | None:

@@ -92,8 +92,8 @@ class LookupJoin(DependsOnArrival, StreamsFirstInput):
             residual = compile_predicate(schema, self.residual, append_only=True, step=step)
         wanted = [{*on, *(c for _, of, c in self.columns if of == side)} for side, on in self._keys()]
         names = [tuple(n for n in s.schema.names if n in w) for s, w in zip(inputs, wanted, strict=True)]
-        held = stored(pa.schema([right.schema.field(n) for n in names[1]]))
-        table = TableSpec(f"{step}/right", held, self.right_on, rule="weights")
+        stored_schema = stored(pa.schema([right.schema.field(n) for n in names[1]]))
+        table = TableSpec(f"{step}/right", stored_schema, self.right_on, rule="weights")
         shown = {column: name for name, side, column in reversed(self.columns) if side == 0}
         time = shown.get(left.time) if left.time is not None else None
         bounds = tuple(replace(b, column=shown[b.column]) for b in left.bounds if b.column in shown)
@@ -148,24 +148,26 @@ class LookupJoin(DependsOnArrival, StreamsFirstInput):
     ) -> pa.Table | None:
         """Join each row with its only partner, if any; rows of the left keep their order."""
         looked: Looked = binding.extra
-        alone = None
+        unmatched = None
         if places.min(initial=0) < 0:
-            alone = places < 0
+            unmatched = places < 0
             if self.kind == "inner":
-                left, places, alone = left.filter(pa.array(~alone)), places[~alone], None
+                left, places, unmatched = left.filter(pa.array(~unmatched)), places[~unmatched], None
         if partners.rows is None or not left.num_rows:
             return None
-        held, rows = partners.rows, pa.array(places, mask=alone)
+        theirs_stored, rows = partners.rows, pa.array(places, mask=unmatched)
         arrays = [
             left.column(column)
             if side == 0
-            else pc.take(one_chunk(held.column(column)), rows, boundscheck=False)
+            else pc.take(one_chunk(theirs_stored.column(column)), rows, boundscheck=False)
             for _, side, column in self.columns
         ]
         schema = looked.matcher.schema
         if partners.plain and WEIGHT not in left.column_names:
             return as_declared(schema.remove(len(arrays)), arrays)
-        theirs = np.append(deltas.weights(held), 1)[places]  # the last entry is for rows without a partner
+        theirs = np.append(deltas.weights(theirs_stored), 1)[
+            places
+        ]  # the last entry is for rows without a partner
         return as_declared(schema, [*arrays, pa.array(deltas.weights(left) * theirs)])
 
     def _met(self, ctx: Context, binding: Binding, left: pa.Table, right: pa.Table | None) -> StepResult:
@@ -180,10 +182,10 @@ class LookupJoin(DependsOnArrival, StreamsFirstInput):
         out = list(met.out)
         if self.kind == "left":
             if met.left is None:
-                alone = np.flatnonzero(key_ranges(partners.key, rows.key)[1] == 0)
+                unmatched = np.flatnonzero(key_ranges(partners.key, rows.key)[1] == 0)
             else:
-                alone = np.flatnonzero(met.left == 0)
-            out.append(looked.matcher.alone(rows.some(alone), 0))
+                unmatched = np.flatnonzero(met.left == 0)
+            out.append(looked.matcher.alone(rows.some(unmatched), 0))
         shown = pa.concat_tables(out) if out else None
         return StepResult(shown if shown is not None and shown.num_rows else None, errors=met.errors)
 
@@ -229,12 +231,12 @@ class LookupJoin(DependsOnArrival, StreamsFirstInput):
             some_keys(keys, wanted, self.right_on), list(looked.right)
         )
         names = [*looked.right, WEIGHT]
-        held = found.table.select(names).append_column(_KEY, pa.array(wanted[found.key_index]))
+        partner_rows = found.table.select(names).append_column(_KEY, pa.array(wanted[found.key_index]))
         if right is not None:
             came = np.flatnonzero(np.isin(numbers, wanted))
             fresh = right.select(names).take(pa.array(came)).append_column(_KEY, pa.array(numbers[came]))
-            held = deltas.consolidate(deltas.concat([held, fresh]))
-        return Keyed.of(held, looked.right, one_chunk(held.column(_KEY)).to_numpy())
+            partner_rows = deltas.consolidate(deltas.concat([partner_rows, fresh]))
+        return Keyed.of(partner_rows, looked.right, one_chunk(partner_rows.column(_KEY)).to_numpy())
 
 
 def _with_keys(table: pa.Table, on: tuple[str, ...]) -> pa.Table:

@@ -60,9 +60,9 @@ class LookupMemory(ExpiresBehindBound, DependsOnArrival):
         arrived = pa.field(ARRIVED, pa.int64())
         some = dict.fromkeys((*self.key, *((self.expires.column,) if self.expires is not None else ())))
         known = pa.schema([*(schema.field(name) for name in some), arrived])
-        kept = bucketed_by(self.expires)
-        arrivals = TableSpec(f"{step}/arrivals", known, self.key, rule="weights", **kept)
-        rows = TableSpec(f"{step}/joined", pa.schema([*schema, arrived]), self.key, rule="weights", **kept)
+        by_time = bucketed_by(self.expires)
+        arrivals = TableSpec(f"{step}/arrivals", known, self.key, rule="weights", **by_time)
+        rows = TableSpec(f"{step}/joined", pa.schema([*schema, arrived]), self.key, rule="weights", **by_time)
         timed = left.time in schema.names
         shape = Shape(
             schema,
@@ -111,19 +111,19 @@ class LookupMemory(ExpiresBehindBound, DependsOnArrival):
         found = ctx.table(arrivals.name).lookup(keys)
         epochs = one_chunk(found.table.column(ARRIVED)).to_numpy()
         order = np.lexsort((epochs, found.key_index))
-        key, held = found.key_index[order], deltas.weights(found.table)[order]
+        key, row_weights = found.key_index[order], deltas.weights(found.table)[order]
         first = np.searchsorted(key, key)  # of each arrival: the earliest one of its key
-        before = np.cumsum(held) - held
-        taken = np.clip(wanted[key] - (before - before[first]), 0, held)
+        before = np.cumsum(row_weights) - row_weights
+        taken = np.clip(wanted[key] - (before - before[first]), 0, row_weights)
         known = found.table.select(arrivals.schema.names).take(pa.array(order))
         parts = ctx.table(rows.name).lookup(keys)
-        place = _places(
+        positions = _places(
             key, epochs[order], parts.key_index, one_chunk(parts.table.column(ARRIVED)).to_numpy()
         )
-        per_copy = deltas.weights(parts.table) // held[place]
+        per_copy = deltas.weights(parts.table) // row_weights[positions]
         return (
             _some(known, -taken),
-            _some(parts.table.select(rows.schema.names), -per_copy * taken[place]),
+            _some(parts.table.select(rows.schema.names), -per_copy * taken[positions]),
         )
 
 

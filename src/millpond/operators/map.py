@@ -68,6 +68,6 @@ class Map(CarriesOrigin, AppliesByBatch, RenamesColumns, CallsPythonFunctions):
         if delta is None:
             return StepResult()
         # A plan that needs only some output columns provides only the input columns they read.
-        given = set(delta.column_names)
-        found = project(delta, [(name, e) for name, e in binding.extra if given.issuperset(e.needs)])
+        names = set(delta.column_names)
+        found = project(delta, [(name, e) for name, e in binding.extra if names.issuperset(e.needs)])
         return StepResult(found.rows, errors=found.errors)

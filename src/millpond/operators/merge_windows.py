@@ -42,8 +42,8 @@ class MergeWindows(EndsState):
         kind = schema.field(START).type
         full = pa.schema([*schema, pa.field(OWN_START, kind), pa.field(OWN_END, kind)])
         rows = TableSpec(f"{step}/rows", full, self.key, rule="weights", **bucketed_by(self.until))
-        given = Shape(schema, append_only=False, bounds=among(shape.bounds, (END,)))
-        return Binding(given, (by_key(*self.key),), (rows,), placed_by=self.key)
+        output = Shape(schema, append_only=False, bounds=among(shape.bounds, (END,)))
+        return Binding(output, (by_key(*self.key),), (rows,), placed_by=self.key)
 
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (frozenset(binding.shape.schema.names),)
@@ -64,14 +64,14 @@ class MergeWindows(EndsState):
             return StepResult(drops=drops)
         names = [*spec.schema.names, WEIGHT]
         keys = KeySet.of(delta, self.key, one_chunk(delta.column(HASH)).to_numpy())
-        held = open_rows(ctx.table(spec.name).lookup(keys), self.until, ctx).table.select(names)
+        stored = open_rows(ctx.table(spec.name).lookup(keys), self.until, ctx).table.select(names)
         fresh = delta.append_column(OWN_START, delta.column(START)).append_column(OWN_END, delta.column(END))
         fresh = with_weights(fresh, weights(delta)).select(names)
-        alone = held
+        unmerged = stored
         for merged, own in ((START, OWN_START), (END, OWN_END)):
-            alone = alone.set_column(names.index(merged), spec.schema.field(merged), held.column(own))
-        whole = consolidate(concat([alone, fresh]))
-        change = consolidate(concat([self._merged(whole), negate(held)]))
+            unmerged = unmerged.set_column(names.index(merged), spec.schema.field(merged), stored.column(own))
+        whole = consolidate(concat([unmerged, fresh]))
+        change = consolidate(concat([self._merged(whole), negate(stored)]))
         if not change.num_rows:
             return StepResult(drops=drops)
         out = consolidate(change, columns=binding.shape.schema.names)
@@ -83,9 +83,9 @@ class MergeWindows(EndsState):
         start, end = (micros(rows.column(c))[0] for c in (START, END))
         found = merge_by(self.merge, numbers, start, end)
         for name, values in ((START, found.start), (END, found.end)):
-            place = rows.column_names.index(name)
+            index = rows.column_names.index(name)
             kind = rows.schema.field(name).type
-            rows = rows.set_column(place, rows.schema.field(name), pa.array(values[found.into]).cast(kind))
+            rows = rows.set_column(index, rows.schema.field(name), pa.array(values[found.into]).cast(kind))
         return rows
 
 

@@ -41,14 +41,14 @@ class PadColumns:
         (delta,) = inputs
         if delta is None:
             return StepResult()
-        given, count = dict(self.columns), delta.num_rows
+        sources, count = dict(self.columns), delta.num_rows
         found = {}
         for field in self.schema:
             if field.name == SIDE:
                 found[SIDE] = pa.array(np.full(count, self.side, np.int8))
-            elif field.name not in given:
+            elif field.name not in sources:
                 found[field.name] = pa.nulls(count, field.type)
-            elif given[field.name] in delta.column_names:  # a plan may need only some of them
-                found[field.name] = delta.column(given[field.name])
+            elif sources[field.name] in delta.column_names:  # a plan may need only some of them
+                found[field.name] = delta.column(sources[field.name])
         hidden = {name: delta.column(name) for name in (WEIGHT, HASH) if name in delta.column_names}
         return StepResult(pa.table({**found, **hidden}))

@@ -34,8 +34,8 @@ class PaneView:
         newest, _ = inputs
         schema = stored(newest.schema)
         rows = TableSpec(f"{step}/rows", schema, key=self.key, rule="weights")
-        told = pa.schema([*schema, pa.field(FED_AT, pa.timestamp("us"))])
-        feed = TableSpec(f"{step}/feed", told, self.key, rule="weights", time=FED_AT, bucket_width=1)
+        fed_schema = pa.schema([*schema, pa.field(FED_AT, pa.timestamp("us"))])
+        feed = TableSpec(f"{step}/feed", fed_schema, self.key, rule="weights", time=FED_AT, bucket_width=1)
         return Binding(newest, (HERE, HERE), (rows, feed), view=rows.name)
 
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
@@ -54,7 +54,7 @@ class PaneView:
             changes.append(Change(rows.name, out))
         if every is not None and every.num_rows:
             at = pa.array(np.full(every.num_rows, ctx.now_us)).cast(pa.timestamp("us"))
-            told = deltas.with_weights(every.select(names).append_column(FED_AT, at), deltas.weights(every))
-            changes.append(Change(feed.name, told.select([*feed.schema.names, WEIGHT])))
+            fed = deltas.with_weights(every.select(names).append_column(FED_AT, at), deltas.weights(every))
+            changes.append(Change(feed.name, fed.select([*feed.schema.names, WEIGHT])))
             drops = ((feed.name, ctx.now_us),)
         return StepResult(out if ctx.output_is_read else None, tuple(changes), drops=drops)

@@ -28,9 +28,9 @@ from millpond.errors import InvalidError
 from millpond.kernels.bounds import Bound, among, bucketed_by, buckets_of
 from millpond.kernels.duck import reason, statement
 from millpond.kernels.expression_kernel import ROW_ERRORS, error_rows, join_errors
-from millpond.kernels.expressions import bind_query, grouping_columns
 from millpond.kernels.python_function import CallsPythonFunctions
 from millpond.kernels.python_rows import Row, python_rows
+from millpond.kernels.query_binding import bind_query, grouping_columns
 from millpond.kernels.user_code import conformed, error_text, is_row_fault
 from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
 from millpond.operators.traits import ExpiresBehindBound
@@ -82,8 +82,8 @@ class PerKey(ExpiresBehindBound, CallsPythonFunctions):
         )
         schema, query = self._computation(rows.schema, step)
         check_names(schema.names, step)
-        given = Shape(schema, append_only=False, bounds=among(shape.bounds, self.passes))
-        return Binding(given, (by_key(*self.key),), (rows,), extra=query)
+        output = Shape(schema, append_only=False, bounds=among(shape.bounds, self.passes))
+        return Binding(output, (by_key(*self.key),), (rows,), extra=query)
 
     def _computation(self, rows: pa.Schema, step: str) -> tuple[pa.Schema, str | None]:
         if (self.sql is None) == (self.function is None):
@@ -111,9 +111,9 @@ class PerKey(ExpiresBehindBound, CallsPythonFunctions):
         if delta is None:
             return StepResult(drops=drops)
         keys = KeySet.of(delta, self.key, delta.column(HASH).to_numpy())
-        held = ctx.table(spec.name, buckets=buckets_of(spec, keys.columns)).lookup(keys).table
-        old = self._compute(ctx, binding, held)
-        new = self._compute(ctx, binding, concat([held, delta.drop_columns([HASH])]))
+        stored = ctx.table(spec.name, buckets=buckets_of(spec, keys.columns)).lookup(keys).table
+        old = self._compute(ctx, binding, stored)
+        new = self._compute(ctx, binding, concat([stored, delta.drop_columns([HASH])]))
         errors = join_errors(new[1], None if old[1] is None else negate(old[1]))
         return StepResult(
             consolidate(concat([new[0], negate(old[0])])),
@@ -189,13 +189,13 @@ class PerKey(ExpiresBehindBound, CallsPythonFunctions):
         for number, key in enumerate(named):
             mine = rows.slice(int(starts[number]), int(starts[number + 1] - starts[number]))
             try:
-                given: Any = self.function(key, mine)
+                returned: Any = self.function(key, mine)
             except BaseException as error:
                 if not is_row_fault(error):
                     raise
                 failed[number] = error_text(error, self.function)
                 continue
-            found.append(conformed(given, binding.shape.schema, self.function, ctx.step, ctx.epoch))
+            found.append(conformed(returned, binding.shape.schema, self.function, ctx.step, ctx.epoch))
         return found, failed
 
 

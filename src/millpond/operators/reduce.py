@@ -60,16 +60,16 @@ class Fold:
                 raise TypeError(f"column {field.name!r} must be {field.type}: {error}") from error
         return pa.table(columns, schema=self.schema)
 
-    def _values(self, key: Row, given: Any) -> tuple[Any, ...]:
+    def _values(self, key: Row, returned: Any) -> tuple[Any, ...]:
         """A row of all columns, from one that may omit the key."""
         names = tuple(self.schema.names)
-        mine = row_fields(given)
+        mine = row_fields(returned)
         short = self._without_key
-        bare = isinstance(given, tuple | list) and len(given) == len(short)
+        bare = isinstance(returned, tuple | list) and len(returned) == len(short)
         if self.key and (set(mine) == set(short) if mine is not None else bare):
-            own = dict(zip(short, row_values(given, short), strict=True))
+            own = dict(zip(short, row_values(returned, short), strict=True))
             return tuple([own[name] if name in own else key[name] for name in names])
-        values = row_values(given, names)
+        values = row_values(returned, names)
         for column in self.key:
             if not _same(values[names.index(column)], key[column]):
                 raise ValueError(

@@ -144,9 +144,9 @@ class ReplicatedTable:
         schema = binding.shape.schema
         sequence = one_chunk(delta.column(SEQUENCE)).to_numpy()
         order: Ints = np.lexsort((sequence, keys.inverse))
-        place = keys.inverse[order]
+        positions = keys.inverse[order]
         put: Bools = one_chunk(delta.column(PUT)).to_numpy(zero_copy_only=False)[order]
-        later = place[1:] == place[:-1]
+        later = positions[1:] == positions[:-1]
         first = np.flatnonzero(np.concatenate(([True], ~later)))
         last = np.flatnonzero(np.concatenate((~later, [True])))
         there: Bools = np.concatenate(([False], put[:-1]))  # does the key exist when a change arrives?
@@ -154,7 +154,7 @@ class ReplicatedTable:
         rows = delta.select(schema.names).cast(schema)
         errors: list[pa.Table | None] = []
         if delta.column(UNCHANGED).null_count < delta.num_rows:
-            rows, lost = _filled(rows, delta.column(UNCHANGED), order, place, put, there, old)
+            rows, lost = _filled(rows, delta.column(UNCHANGED), order, positions, put, there, old)
             if len(lost):
                 reason = "an unchanged value is not known and is NULL here; set REPLICA IDENTITY FULL"
                 bad = delta.select(list(self.key)).take(pa.array(lost))
@@ -170,7 +170,7 @@ def _filled(
     rows: pa.Table,
     unchanged: pa.ChunkedArray,
     order: Ints,
-    place: Ints,
+    positions: Ints,
     put: Bools,
     there: Bools,
     old: pa.Table,
@@ -179,19 +179,19 @@ def _filled(
 
     Returns also the rows without such a value: there is no row before them.
     """
-    kept = unchanged.to_pylist()
+    values_before = unchanged.to_pylist()
     columns: dict[int, list[Any]] = {}
     before: dict[int, list[Any]] = {}
-    for number in sorted({c for each in kept if each for c in each}):
+    for number in sorted({c for each in values_before if each for c in each}):
         columns[number] = rows.column(number).to_pylist()
         before[number] = old.column(rows.column_names[number]).to_pylist()
     lost = []
     latest: dict[int, int] = {}  # by key: the change before
-    for at, (row, key) in enumerate(zip(order.tolist(), place.tolist(), strict=True)):
-        if put[at] and kept[row]:
+    for at, (row, key) in enumerate(zip(order.tolist(), positions.tolist(), strict=True)):
+        if put[at] and values_before[row]:
             if not there[at]:
                 lost.append(row)
-            for number in kept[row]:
+            for number in values_before[row]:
                 if there[at]:
                     came = latest.get(key)
                     columns[number][row] = before[number][key] if came is None else columns[number][came]

@@ -53,8 +53,8 @@ class SessionWindow(EndsState):
         width = max(self.gap_us // 4, LEAST_WIDTH_US)
         end = Bound(END, bound.marks, width, window="open", by=step)
         rows = TableSpec(f"{step}/rows", schema, self.key, rule="weights", **bucketed_by(end))
-        given = Shape(schema, append_only=False, key=shape.key, bounds=(end,))
-        return Binding(given, (by_key(*self.key),), (rows,), placed_by=self.key, extra=end)
+        output = Shape(schema, append_only=False, key=shape.key, bounds=(end,))
+        return Binding(output, (by_key(*self.key),), (rows,), placed_by=self.key, extra=end)
 
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (frozenset(binding.shape.schema.names) - {START, END},)
@@ -79,10 +79,10 @@ class SessionWindow(EndsState):
         delta, errors = without_time(delta, usable, self.time)
         names = [n for n in spec.schema.names if n not in (START, END)]
         keys = KeySet.of(delta, self.key, one_chunk(delta.column(HASH)).to_numpy())
-        held = ctx.table(spec.name).lookup(keys).table.select([*spec.schema.names, WEIGHT])
+        stored = ctx.table(spec.name).lookup(keys).table.select([*spec.schema.names, WEIGHT])
         fresh = with_weights(delta, weights(delta)).select([*names, WEIGHT])
-        whole = consolidate(concat([held.select([*names, WEIGHT]), fresh]))
-        out = consolidate(concat([self._windowed(whole, spec), negate(held)]))
+        whole = consolidate(concat([stored.select([*names, WEIGHT]), fresh]))
+        out = consolidate(concat([self._windowed(whole, spec), negate(stored)]))
         if not out.num_rows:
             return StepResult(errors=errors, drops=drops)
         return StepResult(out, (Change(spec.name, out),), errors, drops)
@@ -96,11 +96,11 @@ class SessionWindow(EndsState):
         key, when = numbers[order], at[order]
         begins = np.ones(len(order), np.bool_)
         begins[1:] = (key[1:] != key[:-1]) | (when[1:] - when[:-1] > self.gap_us)
-        place = np.flatnonzero(begins)
-        length = np.diff(np.append(place, len(order)))
+        positions = np.flatnonzero(begins)
+        length = np.diff(np.append(positions, len(order)))
         first, last = np.empty_like(when), np.empty_like(when)
-        first[order] = np.repeat(when[place], length)
-        last[order] = np.repeat(when[place + length - 1], length)
+        first[order] = np.repeat(when[positions], length)
+        last[order] = np.repeat(when[positions + length - 1], length)
         columns = [rows.column(n) for n in spec.schema.names if n not in (START, END)]
         columns += [pa.array(first).cast(kind), pa.array(last + self.gap_us).cast(kind)]
         return with_weights(pa.table(columns, schema=spec.schema), weights(rows))

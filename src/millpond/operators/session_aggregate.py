@@ -22,11 +22,11 @@ from millpond.delta import HASH, WEIGHT, concat, negate, weights, with_weights
 from millpond.errors import InvalidError
 from millpond.identity import one_chunk, take
 from millpond.kernels.accumulators import Accumulator, Fields, bounded, is_number
+from millpond.kernels.aggregate_feeds import Agg
 from millpond.kernels.aggregate_functions import aggregate_function
 from millpond.kernels.bounds import Bound, bucketed_by
 from millpond.kernels.event_time import check_time, micros
 from millpond.kernels.expression_kernel import error_rows, join_errors
-from millpond.operators.aggregate import Agg
 from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
 from millpond.operators.session import LEAST_WIDTH_US
 from millpond.operators.traits import EndsState, PreparesInput
@@ -101,8 +101,8 @@ class SessionAggregate(PreparesInput, EndsState):
             **bucketed_by(end),
         )
         shown = [pa.field(a.name, kind.visible) for a, kind in zip(self.aggs, kinds, strict=True)]
-        given = Shape(pa.schema([*own, *shown]), append_only=False, key=(*self.key, START), bounds=(end,))
-        return Binding(given, (by_key(*self.key),), (table,), placed_by=self.key, extra=(end, kinds))
+        output = Shape(pa.schema([*own, *shown]), append_only=False, key=(*self.key, START), bounds=(end,))
+        return Binding(output, (by_key(*self.key),), (table,), placed_by=self.key, extra=(end, kinds))
 
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (
@@ -151,9 +151,9 @@ class SessionAggregate(PreparesInput, EndsState):
         keys = KeySet.of(delta, self.key, one_chunk(delta.column(HASH)).to_numpy())
         found = ctx.table(spec.name).lookup(keys)
         ends = micros(found.table.column(END))[0]
-        held = self._read(binding, found.table, found.key_index, ends - self.gap_us)
+        sessions = self._read(binding, found.table, found.key_index, ends - self.gap_us)
         fresh = self._read(binding, delta, keys.inverse, _ints(delta.column(END)))
-        old, new = self._merged(binding, held, fresh)
+        old, new = self._merged(binding, sessions, fresh)
         before, after = (self._rows(binding, keys, s) for s in (old, new))
         names = binding.shape.schema.names
         out = concat([negate(_weighted(before.select(names), 1)), _weighted(after.select(names), 1)])
@@ -178,15 +178,15 @@ class SessionAggregate(PreparesInput, EndsState):
         )
         return _Sessions(key, at, last, _ints(table.column(ROWS)), fields)
 
-    def _merged(self, binding: Binding, held: _Sessions, fresh: _Sessions) -> tuple[_Sessions, _Sessions]:
+    def _merged(self, binding: Binding, stored: _Sessions, fresh: _Sessions) -> tuple[_Sessions, _Sessions]:
         """(old sessions that changed, the sessions that replace them)."""
-        both = held.plus(fresh)
+        both = stored.plus(fresh)
         order = np.lexsort((both.last, both.first, both.key))
         both = both.some(order)
         reach = _furthest(both.key, both.last)
         starts = np.flatnonzero(_begins(both.key, both.first, reach, self.gap_us))
         stops = np.append(starts[1:], len(order)) - 1
-        came = np.logical_or.reduceat(order >= len(held.key), starts)
+        came = np.logical_or.reduceat(order >= len(stored.key), starts)
         kinds: Sequence[Accumulator] = binding.extra[1]
         new = _Sessions(
             both.key[starts],
@@ -195,7 +195,7 @@ class SessionAggregate(PreparesInput, EndsState):
             np.add.reduceat(both.rows, starts),
             tuple(bounded(kind, kind.combine(f, starts)) for kind, f in zip(kinds, both.fields, strict=True)),
         )
-        touched = np.repeat(came, stops - starts + 1) & (order < len(held.key))
+        touched = np.repeat(came, stops - starts + 1) & (order < len(stored.key))
         return both.some(np.flatnonzero(touched)), new.some(np.flatnonzero(came))
 
     def _rows(self, binding: Binding, keys: KeySet, sessions: _Sessions) -> pa.Table:
@@ -223,8 +223,8 @@ class SessionAggregate(PreparesInput, EndsState):
                 if bad is None or not bad.any():
                     continue
                 rows = self._rows(binding, keys, sessions.some(np.flatnonzero(bad)))
-                told = [f"{self.aggs[n].name}: {kind.reason}"] * rows.num_rows
-                made = error_rows(rows.select([*self.key, START, HASH]), told)
+                errors = [f"{self.aggs[n].name}: {kind.reason}"] * rows.num_rows
+                made = error_rows(rows.select([*self.key, START, HASH]), errors)
                 found = join_errors(found, made if weight > 0 else negate(made))
         return found
 

@@ -35,6 +35,7 @@ from millpond.errors import InternalError, InvalidError
 from millpond.identity import one_chunk, take
 from millpond.kernels.accumulated import Accumulated, joined, stored_fields
 from millpond.kernels.accumulators import Accumulator, Extremum
+from millpond.kernels.aggregate_feeds import Agg, AggregateFeed
 from millpond.kernels.aggregate_functions import aggregate_function
 from millpond.kernels.bounds import Bound
 from millpond.kernels.closing_windows import NEVER, ClosedWindows, KeySlices, closed_windows
@@ -42,7 +43,7 @@ from millpond.kernels.expression_kernel import error_rows, join_errors
 from millpond.kernels.range_extremes import best_of_ranges
 from millpond.kernels.slices import Slicing, slicing_of
 from millpond.kernels.window_assigners import WindowAssigner
-from millpond.operators.aggregate import Agg, Aggregate, AggregateFeed
+from millpond.operators.aggregate import Aggregate
 from millpond.operators.assign_slices import SLICE
 from millpond.operators.operator import Binding, Change, Context, Inputs, Shape, StepResult, by_key
 from millpond.operators.traits import EndsState, PreAggregatesByBatch
@@ -165,11 +166,11 @@ class SlidingAggregate(PreAggregatesByBatch, EndsState):
     def _bounds(self, step: str) -> tuple[Bound, ...]:
         """Later windows end above the limit; off the grid a bound says "not below"."""
         windows = self.windows
-        marks = self.until.moved(0 if windows.on_grid else -1)
-        end = Bound("", marks, windows.width_us, windows.on_grid, "closed", by=step)
+        watermarks = self.until.moved(0 if windows.on_grid else -1)
+        end = Bound("", watermarks, windows.width_us, windows.on_grid, "closed", by=step)
         found = []
         if self.end is not None:
-            found.append(_of(end, self.end, marks))
+            found.append(_of(end, self.end, watermarks))
         if self.start is not None and windows.span_us is not None:
             found.append(_of(end, self.start, end.moved(windows.span_us)))
         return tuple(found)
@@ -299,14 +300,14 @@ class _Closing:
 
     def result(self, fresh: pa.Table | None, changes: list[Change]) -> StepResult:
         step, slices, totals = self.step, self.binding.tables[0], self.binding.tables[1]
-        held = self.ctx.table(totals.name).scan()
+        stored = self.ctx.table(totals.name).scan()
         moving = self._moving()
-        parts = [held, moving, *self._segments(), *([] if fresh is None else [fresh])]
+        parts = [stored, moving, *self._segments(), *([] if fresh is None else [fresh])]
         keys, places = _numbered(parts, step.key)
         linear = step._linear(self.kinds)
         nothing = KeySlices(*(np.zeros(0, np.int64),) * 2, Accumulated.of(moving.slice(0, 0), linear))
         since = np.full(len(keys), NEVER if self.since is None else self.since, np.int64)
-        at = one_chunk(held.column(AT)).to_numpy()
+        at = one_chunk(stored.column(AT)).to_numpy()
         if self.since is None:
             since[places[0]] = at
         elif (at != self.since).any():
@@ -318,7 +319,7 @@ class _Closing:
             )
         found = closed_windows(
             step._slicing,
-            KeySlices(places[0], at, Accumulated.of(held, linear)),
+            KeySlices(places[0], at, Accumulated.of(stored, linear)),
             KeySlices(places[1], _micros(moving), Accumulated.of(moving, linear)),
             nothing
             if fresh is None
@@ -359,19 +360,21 @@ class _Closing:
         """The stored rows whose slice starts in one of these ranges."""
         width = spec.bucket_width
         assert width is not None
-        given = [(low, high) for low, high in ranges if low is None or low < high]
-        count = sum(_MANY if low is None else (high - low) // width + 2 for low, high in given)
-        if count <= _MANY and not any(low is None for low, _ in given):
-            buckets = {b for low, high in given for b in range((low or 0) // width, (high - 1) // width + 1)}
+        nonempty = [(low, high) for low, high in ranges if low is None or low < high]
+        count = sum(_MANY if low is None else (high - low) // width + 2 for low, high in nonempty)
+        if count <= _MANY and not any(low is None for low, _ in nonempty):
+            buckets = {
+                b for low, high in nonempty for b in range((low or 0) // width, (high - 1) // width + 1)
+            }
             table = self.ctx.table(spec.name, buckets=buckets)
         elif self.ctx.backfilling:
             table = self.ctx.table(spec.name)  # buckets may be merged there
         else:
-            table = self.ctx.table(spec.name, below_bucket=(max(h for _, h in given) - 1) // width + 1)
+            table = self.ctx.table(spec.name, below_bucket=(max(h for _, h in nonempty) - 1) // width + 1)
         rows = table.scan()
         start = _micros(rows)
         wanted = np.zeros(len(start), np.bool_)
-        for low, high in given:
+        for low, high in nonempty:
             wanted |= (start < high) & (start >= (NEVER if low is None else low))
         return rows if wanted.all() else rows.filter(pa.array(wanted))
 
@@ -466,15 +469,15 @@ class _Closing:
         if not self.ctx.backfilling:
             return list(changes)
         slices, first = self.binding.tables[0], self.step._slicing.start(self.until)
-        kept = [
+        unconsumed = [
             Change(c.table, c.rows.filter(pa.array(_micros(c.rows) >= first)), c.presorted)
             if c.table == slices.name
             else c
             for c in changes
         ]
         gone = moving.filter(pa.array(_micros(moving) < first)).select([*slices.schema.names, HASH])
-        over = gone.append_column(WEIGHT, pa.array(np.zeros(gone.num_rows, np.int64)))
-        return [*kept, Change(slices.name, over)]
+        closed = gone.append_column(WEIGHT, pa.array(np.zeros(gone.num_rows, np.int64)))
+        return [*unconsumed, Change(slices.name, closed)]
 
 
 _MANY = 4096  # buckets beyond which all earlier ones are read instead of naming each
@@ -488,17 +491,17 @@ def _merged(ctx: Context, spec: TableSpec, key: Sequence[str], fresh: pa.Table, 
     buckets = frozenset(np.unique(spec.bucket_of(fresh.column(spec.time))).tolist())
     table = ctx.table(spec.name, buckets=buckets)
     if spec.order and not ctx.backfilling:  # a backfill may merge buckets, which a range would not find
-        held = table.range(keys, *_ends(keys.inverse, start, len(keys)))
+        stored = table.range(keys, *_ends(keys.inverse, start, len(keys)))
     else:
-        held = table.lookup(keys)
-    before = one_chunk(held.table.column(spec.time)).to_numpy()
-    place = np.concatenate([held.key_index, keys.inverse])
+        stored = table.lookup(keys)
+    before = one_chunk(stored.table.column(spec.time)).to_numpy()
+    positions = np.concatenate([stored.key_index, keys.inverse])
     start = np.concatenate([before, start])
-    sums = joined([Accumulated.of(held.table, kinds), Accumulated.of(fresh, kinds)])
-    order = np.lexsort((start, place))
-    place, start = place[order], start[order]
-    fresh_pair = np.ones(len(place), np.bool_)
-    fresh_pair[1:] = (place[1:] != place[:-1]) | (start[1:] != start[:-1])
+    sums = joined([Accumulated.of(stored.table, kinds), Accumulated.of(fresh, kinds)])
+    order = np.lexsort((start, positions))
+    positions, start = positions[order], start[order]
+    fresh_pair = np.ones(len(positions), np.bool_)
+    fresh_pair[1:] = (positions[1:] != positions[:-1]) | (start[1:] != start[:-1])
     starts = np.flatnonzero(fresh_pair)
     group = np.cumsum(fresh_pair) - 1
     total = sums.take(order).combined(starts).bounded()
@@ -507,20 +510,20 @@ def _merged(ctx: Context, spec: TableSpec, key: Sequence[str], fresh: pa.Table, 
     known = np.zeros(len(starts), np.bool_)
     known[group[order < len(before)]] = True
     wanted = np.flatnonzero(touched & (known | (total.rows != 0)))
-    total, place, start = total.take(wanted), place[starts][wanted], start[starts][wanted]
-    columns: dict[str, Any] = {name: take(one_chunk(keys.columns.column(name)), place) for name in key}
+    total, positions, start = total.take(wanted), positions[starts][wanted], start[starts][wanted]
+    columns: dict[str, Any] = {name: take(one_chunk(keys.columns.column(name)), positions) for name in key}
     columns[spec.time] = start
     columns |= total.columns()
     rows = pa.table([columns[f.name] for f in spec.schema], schema=spec.schema)
     rows = rows.append_column(WEIGHT, pa.array((total.rows > 0).astype(np.int64)))
-    return Change(spec.name, rows.append_column(HASH, pa.array(keys.hashes[place])), presorted=True)
+    return Change(spec.name, rows.append_column(HASH, pa.array(keys.hashes[positions])), presorted=True)
 
 
-def _ends(place: Ints, start: Ints, length: int) -> tuple[pa.Array, pa.Array]:
+def _ends(positions: Ints, start: Ints, length: int) -> tuple[pa.Array, pa.Array]:
     """The least and the greatest start of each key."""
     low, high = np.full(length, 2**62, np.int64), np.full(length, NEVER, np.int64)
-    np.minimum.at(low, place, start)
-    np.maximum.at(high, place, start)
+    np.minimum.at(low, positions, start)
+    np.maximum.at(high, positions, start)
     return pa.array(low), pa.array(high)
 
 
@@ -542,5 +545,5 @@ def _without_hash(rows: pa.Table) -> pa.Table:
     return rows.drop_columns([HASH]) if HASH in rows.column_names else rows
 
 
-def _of(bound: Bound, column: str, marks: tuple[tuple[str, int], ...]) -> Bound:
-    return Bound(column, marks, bound.width_us, bound.grid, bound.window, bound.by)
+def _of(bound: Bound, column: str, watermarks: tuple[tuple[str, int], ...]) -> Bound:
+    return Bound(column, watermarks, bound.width_us, bound.grid, bound.window, bound.by)

@@ -44,12 +44,12 @@ class Stamp(CarriesOrigin, AppliesByBatch, DependsOnArrival):
             )
         if shape.key is not None and self.column in shape.key:
             raise InvalidError(f"column {self.column!r} is part of a key", step=step)
-        place = shape.schema.get_field_index(self.column)
+        index = shape.schema.get_field_index(self.column)
         field = pa.field(self.column, INSTANT)
-        schema = shape.schema.append(field) if place < 0 else shape.schema.set(place, field)
+        schema = shape.schema.append(field) if index < 0 else shape.schema.set(index, field)
         bounded = shape.time is not None and shape.time != self.column
         bounds = tuple(b for b in shape.bounds if b.column != self.column)
-        given = Shape(
+        output = Shape(
             schema,
             True,
             shape.key,
@@ -57,7 +57,7 @@ class Stamp(CarriesOrigin, AppliesByBatch, DependsOnArrival):
             shape.watermark if bounded else None,
             bounds,
         )
-        return Binding(given, (HERE,))
+        return Binding(output, (HERE,))
 
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         return (needed - {self.column},)

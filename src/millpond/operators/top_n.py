@@ -78,11 +78,11 @@ class TopN(ExpiresBehindBound, DropsUnneededRows, NamesColumnsRead):
         (shape,) = inputs
         self._check(step, shape)
         fields = list(stored(shape.schema))
-        kept = fields if self.buckets is None else [*fields, pa.field(BUCKET, pa.uint16())]
+        fields_stored = fields if self.buckets is None else [*fields, pa.field(BUCKET, pa.uint16())]
         key = self.key if self.buckets is None else (*self.key, BUCKET)
         table = TableSpec(
             f"{step}/{'head' if shape.append_only else 'rows'}",
-            pa.schema(kept),
+            pa.schema(fields_stored),
             key,
             order=self.order,
             rule="weights",
@@ -183,7 +183,7 @@ class TopN(ExpiresBehindBound, DropsUnneededRows, NamesColumnsRead):
         wanted = np.full(len(keys), self.last)
         is_plain = self.rank_column is None and not self.offset and self.buckets is None
         shown: list[pa.Table] = []
-        kept: list[pa.Table] = []  # with the hash of each row, in the order of the table
+        stored_rows: list[pa.Table] = []  # with the hash of each row, in the order of the table
         while len(pending):
             here = some_keys(keys, pending, spec.key)
             found = table.head(here, wanted[pending])
@@ -197,12 +197,12 @@ class TopN(ExpiresBehindBound, DropsUnneededRows, NamesColumnsRead):
                 shown.append(self._shown(binding, ranked))
             if binding.extra:
                 old, new = ranked.within(0, self.last, self.with_ties)
-                kept.append(_with_hash(ranked.table(names, new - old), here, ranked.key[new != old]))
+                stored_rows.append(_with_hash(ranked.table(names, new - old), here, ranked.key[new != old]))
             pending = pending[~settled]
             # Enough however many of the fetched rows are retracted; only a group of ties can need more.
             enough = self.last + gone[pending]
             wanted[pending] = np.where(enough > wanted[pending], enough, 2 * wanted[pending])
-        change = pa.concat_tables(kept) if binding.extra else delta
+        change = pa.concat_tables(stored_rows) if binding.extra else delta
         if binding.extra and is_plain:  # the output is exactly the change of the heads
             out = as_declared(_weighted(binding.shape.schema), change.drop_columns([HASH]).columns)
         else:

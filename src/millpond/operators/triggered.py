@@ -68,8 +68,8 @@ class Triggered(HoldsForTrigger):
         if not shape.append_only:
             self._check_retractions(step)
         schema = stored(shape.schema)
-        given = Shape(with_panes(schema), shape.append_only, bounds=among(shape.bounds, schema.names))
-        return self._binding(step, given, schema, self._window_key)
+        output = Shape(with_panes(schema), shape.append_only, bounds=among(shape.bounds, schema.names))
+        return self._binding(step, output, schema, self._window_key)
 
     def _check_retractions(self, step: str) -> None:
         """A retraction must find its row among those that were released."""
@@ -184,10 +184,10 @@ class Triggered(HoldsForTrigger):
         return changes, out
 
     def _rows(self, spec: TableSpec, rows: pa.Table, pane: Ints) -> pa.Table:
-        kept = rows.select(spec.schema.names)
+        stored_rows = rows.select(spec.schema.names)
         if self.discards:
-            kept = kept.append_column(PANE, pa.array(pane))
-        return of_kind(spec.schema, kept, ROWS, weights(rows))
+            stored_rows = stored_rows.append_column(PANE, pa.array(pane))
+        return of_kind(spec.schema, stored_rows, ROWS, weights(rows))
 
     def _fired_rows(self, binding: Binding, windows: OpenWindows, keys: KeySet) -> Iterator[pa.Table]:
         for firing in windows.firings:

@@ -87,10 +87,10 @@ class TriggeredSessions(HoldsForTrigger):
             )
         schema = stored(shape.schema)
         kind = schema.field(START).type
-        given = Shape(with_panes(schema), self.discards, bounds=among(shape.bounds, (END,)))
+        output = Shape(with_panes(schema), self.discards, bounds=among(shape.bounds, (END,)))
         return self._binding(
             step,
-            given,
+            output,
             schema,
             self.key,
             (Order(START),),
@@ -395,8 +395,8 @@ def _in_windows(
     shown_end: Ints | None = None,
 ) -> pa.Table:
     """Rows with other windows."""
-    given = {START: start, END: end, SHOWN_START: shown_start, SHOWN_END: shown_end}
-    for name, values in given.items():
+    bounds = {START: start, END: end, SHOWN_START: shown_start, SHOWN_END: shown_end}
+    for name, values in bounds.items():
         if values is not None:
             field = spec.schema.field(name)
             column = pa.array(values, mask=values == NOWHERE).cast(field.type)

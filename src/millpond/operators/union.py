@@ -26,8 +26,8 @@ class Union(CarriesOrigin):
         if not inputs:
             raise InvalidError("a union needs at least one input", step=step)
         first = inputs[0]
-        for place, other in enumerate(inputs[1:], 2):
-            self._check(step, first.schema, place, other.schema)
+        for index, other in enumerate(inputs[1:], 2):
+            self._check(step, first.schema, index, other.schema)
         time, watermark = self._time(step, inputs)
         append_only = all(shape.append_only for shape in inputs)
         key = first.key if len(inputs) == 1 else None
@@ -36,16 +36,16 @@ class Union(CarriesOrigin):
 
     def _time(self, step: str, inputs: tuple[Shape, ...]) -> tuple[str | None, str | None]:
         """The time column and its watermark: the inputs' own, or the least of them, named by this step."""
-        times, marks = {shape.time for shape in inputs}, {shape.watermark for shape in inputs}
-        if len(times) > 1 or None in times or None in marks:
+        times, watermarks = {shape.time for shape in inputs}, {shape.watermark for shape in inputs}
+        if len(times) > 1 or None in times or None in watermarks:
             return None, None
-        return times.pop(), marks.pop() if len(marks) == 1 else step
+        return times.pop(), watermarks.pop() if len(watermarks) == 1 else step
 
-    def _check(self, step: str, first: pa.Schema, place: int, other: pa.Schema) -> None:
+    def _check(self, step: str, first: pa.Schema, number: int, other: pa.Schema) -> None:
         if other.names != first.names:
             raise InvalidError(
                 "the inputs of a union must have the same columns",
-                detail=f"input 1 has {', '.join(first.names)}; input {place} has {', '.join(other.names)}",
+                detail=f"input 1 has {', '.join(first.names)}; input {number} has {', '.join(other.names)}",
                 hint="map them to the same names in the same order",
                 step=step,
             )
@@ -53,7 +53,7 @@ class Union(CarriesOrigin):
             if one.type != two.type:
                 raise InvalidError(
                     "the inputs of a union must have the same types",
-                    detail=f"column {one.name!r} is {one.type} in input 1 and {two.type} in input {place}",
+                    detail=f"column {one.name!r} is {one.type} in input 1 and {two.type} in input {number}",
                     hint="cast one of them in a map before the union",
                     step=step,
                 )
@@ -62,14 +62,14 @@ class Union(CarriesOrigin):
         return (needed,) * len(binding.placements)
 
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
-        given = [self._without_hash(delta) for delta in inputs if delta is not None]
-        if not given:
+        parts = [self._without_hash(delta) for delta in inputs if delta is not None]
+        if not parts:
             return StepResult()
         # An input may have more columns than this step required, for another consumer.
-        common = [name for name in given[0].column_names if all(name in d.column_names for d in given)]
-        weight = [] if "_w" in common or all("_w" not in d.column_names for d in given) else ["_w"]
+        common = [name for name in parts[0].column_names if all(name in d.column_names for d in parts)]
+        weight = [] if "_w" in common or all("_w" not in d.column_names for d in parts) else ["_w"]
         return StepResult(
-            concat([d.select([n for n in (*common, *weight) if n in d.column_names]) for d in given])
+            concat([d.select([n for n in (*common, *weight) if n in d.column_names]) for d in parts])
         )
 
     def _without_hash(self, delta: pa.Table) -> pa.Table:

@@ -51,8 +51,8 @@ class Unnest(CallsPythonFunctions):
                     step=step,
                 )
         fields = [*shape.schema, *(pa.field(name, e.type.value_type) for name, e in bound)]
-        given = Shape(pa.schema(fields), shape.append_only, bounds=shape.bounds)
-        return Binding(given, (HERE,), extra=bound)
+        output = Shape(pa.schema(fields), shape.append_only, bounds=shape.bounds)
+        return Binding(output, (HERE,), extra=bound)
 
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         own = {name for name, _ in binding.extra}
@@ -70,21 +70,21 @@ class Unnest(CallsPythonFunctions):
         lengths = [pc.list_value_length(a).fill_null(0).to_numpy().astype(np.int64) for a in arrays]
         times = np.maximum.reduce(lengths)
         origin = np.repeat(np.arange(rows.num_rows), times)
-        place = np.arange(len(origin)) - np.repeat(np.cumsum(times) - times, times)
+        positions = np.arange(len(origin)) - np.repeat(np.cumsum(times) - times, times)
         columns = [take(one_chunk(rows.column(n)), origin) for n, _ in own]
         for array, length in zip(arrays, lengths, strict=True):
-            columns.append(_elements(array, length, origin, place))
+            columns.append(_elements(array, length, origin, positions))
         names = [*(n for n, _ in own), *(name for name, _ in binding.extra)]
         out = pa.table([*columns, pa.array(weights(rows)[origin])], names=[*names, "_w"])
         return StepResult(out, errors=found.errors)
 
 
-def _elements(array: pa.Array, length: np.ndarray, origin: np.ndarray, place: np.ndarray) -> pa.Array:
+def _elements(array: pa.Array, length: np.ndarray, origin: np.ndarray, positions: np.ndarray) -> pa.Array:
     """The place-th element of the list of each origin; NULL beyond its end."""
     flat = array.flatten()
     starts = np.cumsum(length) - length
-    inside = place < length[origin]
-    where = np.where(inside, starts[origin] + place, 0)
+    inside = positions < length[origin]
+    where = np.where(inside, starts[origin] + positions, 0)
     return pc.take(flat, pa.array(where, mask=~inside))
 
 

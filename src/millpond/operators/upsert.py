@@ -69,24 +69,24 @@ class Upsert:
         keys = KeySet.of(delta, self.key)
         sequence = one_chunk(delta.column(self.sequence)).to_numpy()
         order = np.lexsort((sequence, keys.inverse))
-        place = keys.inverse[order]
+        positions = keys.inverse[order]
         put = deltas.weights(delta)[order] > 0
-        found, old = ctx.table(binding.tables[0].name).lookup_one(keys)
+        is_stored, old = ctx.table(binding.tables[0].name).lookup_one(keys)
         if self.keeps_first:
-            return self._first(binding, delta, order, place, found)
-        later = place[1:] == place[:-1]
+            return self._first(binding, delta, order, positions, is_stored)
+        later = positions[1:] == positions[:-1]
         there = np.concatenate(([False], put[:-1]))  # does the key exist when a change arrives?
         first = np.flatnonzero(np.concatenate(([True], ~later)))
-        there[first] = found
+        there[first] = is_stored
         last = np.flatnonzero(np.concatenate((~later, [True])))
         rows, puts = delta.select(names).cast(binding.shape.schema).take(pa.array(order[last])), put[last]
         same = equal_rows(
             [one_chunk(old.column(n)) for n in names], [one_chunk(rows.column(n)) for n in names], len(keys)
         )
-        moved = np.where(puts, ~(same & found), found)
+        moved = np.where(puts, ~(same & is_stored), is_stored)
         changed = rows.select(names).filter(pa.array(moved))
         weight = puts[moved].astype(np.int64)
-        gone = old.select(names).filter(pa.array(found & moved))
+        gone = old.select(names).filter(pa.array(is_stored & moved))
         come = rows.select(names).filter(pa.array(puts & moved))
         out = deltas.concat(
             [
@@ -103,10 +103,10 @@ class Upsert:
         return StepResult(out, (change,), errors)
 
     def _first(
-        self, binding: Binding, delta: pa.Table, order: Ints, place: Ints, found: npt.NDArray[np.bool_]
+        self, binding: Binding, delta: pa.Table, order: Ints, positions: Ints, found: npt.NDArray[np.bool_]
     ) -> StepResult:
         """The first row of each new key; the others are error rows."""
-        fresh = np.concatenate(([True], place[1:] != place[:-1])) & ~found[place]
+        fresh = np.concatenate(([True], positions[1:] != positions[:-1])) & ~found[positions]
         names = binding.shape.schema.names
         rows = delta.select(names).cast(binding.shape.schema)
         come = deltas.with_weights(rows.take(pa.array(order[fresh])), np.ones(int(fresh.sum()), np.int64))

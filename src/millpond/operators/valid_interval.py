@@ -165,8 +165,8 @@ def _taken(ctx: Context, owed: pa.Table) -> list[Change]:
         table = ctx.table(name, buckets=buckets)
         if not table.runs:
             continue
-        held = table.lookup(KeySet.of(owed, table.spec.key)).table.select(owed.column_names)
-        after = deltas.consolidate(deltas.concat([owed, held]))
+        stored = table.lookup(KeySet.of(owed, table.spec.key)).table.select(owed.column_names)
+        after = deltas.consolidate(deltas.concat([owed, stored]))
         rest = after.filter(pa.array(deltas.weights(after) < 0))
         taken = deltas.consolidate(deltas.concat([owed, deltas.negate(rest)]))
         if taken.num_rows:
@@ -193,5 +193,5 @@ def _next(rows: pa.Table, since: Ints, until: Ints, now_us: int) -> pa.Table:
     at = np.where(now_us < since, since, until)
     ahead = np.flatnonzero((since < until) & (now_us < at) & (at < _NEVER))
     found = rows.take(pa.array(ahead))
-    place = found.num_columns - 1  # before the weight
-    return found.add_column(place, pa.field(AT, INSTANT), pa.array(at[ahead]).cast(INSTANT))
+    index = found.num_columns - 1  # before the weight
+    return found.add_column(index, pa.field(AT, INSTANT), pa.array(at[ahead]).cast(INSTANT))

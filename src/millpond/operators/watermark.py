@@ -82,8 +82,8 @@ class Watermark(CarriesOrigin, AppliesByBatch, NamesColumnsRead, MayNeedFullRows
         bounds: tuple[Bound, ...] = ()
         if pa.types.is_timestamp(shape.schema.field(self.time).type):
             bounds = (Bound(self.time, ((step, 0),), max(self.delay_us, LEAST_WIDTH_US)),)
-        given = replace(shape, time=self.time, watermark=step, bounds=bounds)
-        return Binding(given, (HERE,), (late,), extra=self._split_by(shape, step))
+        output = replace(shape, time=self.time, watermark=step, bounds=bounds)
+        return Binding(output, (HERE,), (late,), extra=self._split_by(shape, step))
 
     def _split_by(self, shape: Shape, step: str) -> tuple[Expression, Expression] | None:
         """The conditions for punctuations and for all other rows."""

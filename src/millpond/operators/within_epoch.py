@@ -39,13 +39,13 @@ class WithinEpoch(DependsOnArrival):
 
     def apply(self, ctx: Context, binding: Binding, inputs: Inputs) -> StepResult:
         inner: Binding = binding.extra
-        given = tuple(
+        inputs_in = tuple(
             None if delta is None else self._prepared(inner, index, delta)
             for index, delta in enumerate(inputs)
         )
-        if all(delta is None for delta in given):
+        if all(delta is None for delta in inputs_in):
             return StepResult()
-        result = self.operator.apply(_WithoutState(ctx, inner), inner, given)
+        result = self.operator.apply(_WithoutState(ctx, inner), inner, inputs_in)
         out = result.out
         if out is not None and HASH in out.column_names:
             out = out.drop_columns([HASH])

@@ -149,7 +149,7 @@ def _begins(longer: pa.Schema, shorter: pa.Schema) -> bool:
 
 def views_reading(plan: Plan, own: Collection[str], column: str) -> list[str]:
     """The views that read a column of a table; `own` are the table's steps."""
-    found = []
+    reading = []
     for view in plan.views.values():
         if view.step in own:
             continue
@@ -163,6 +163,6 @@ def views_reading(plan: Plan, own: Collection[str], column: str) -> list[str]:
                 continue
             wanted = node.operator.requires(node.binding, needed[node.step])
             if any(column in w for w, i in zip(wanted, node.inputs, strict=True) if i in own):
-                found.append(view.name)
+                reading.append(view.name)
                 break
-    return found
+    return reading

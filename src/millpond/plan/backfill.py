@@ -108,7 +108,7 @@ class _Finder:
             self._add_new(node)
         views = {n: v for n, v in self.plan.views.items() if v.step in self.nodes and v.step in self.new}
         plan = Plan(self.nodes, views)
-        readers = {step: {reader for reader, _ in found} for step, found in self.plan.consumers().items()}
+        readers = {step: {reader for reader, _ in edges} for step, edges in self.plan.consumers().items()}
         # A constant that an old step reads too waits for the next epoch, which reads it for all of them.
         constants = tuple(
             step
@@ -123,7 +123,7 @@ class _Finder:
     def _looked_up(self, plan: Plan, constants: Collection[str]) -> list[str]:
         """The scans of the tables in which new steps look rows up: they must be complete before rows come."""
         read = {*self.tables, *self.sources, *constants} - {*self.late_scans}
-        found: list[str] = []
+        looked_up: list[str] = []
         for node in plan.topological():
             if node.step not in self.new or not isinstance(node.operator, LookupJoin):
                 continue
@@ -135,8 +135,8 @@ class _Finder:
                     hint="create the view before there are rows, or join with another table",
                     step=node.step,
                 )
-            found += [step for step in plan.nodes if step in table and step not in found]
-        return found
+            looked_up += [step for step in plan.nodes if step in table and step not in looked_up]
+        return looked_up
 
     def _add_new(self, node: Node) -> None:
         mark = node.operator.watermark if isinstance(node.operator, LateRows) else None
@@ -231,9 +231,9 @@ class _Finder:
 
     def _stored(self, node: Node) -> TableSpec | None:
         """The table that stores the past output of a step, if there is one."""
-        found = _view_table(node)
-        if found is not None:
-            return found
+        view_table = _view_table(node)
+        if view_table is not None:
+            return view_table
         for other in self.old.nodes.values():
             if isinstance(other.operator, Materialize) and other.inputs == (node.step,):
                 return _view_table(other)
@@ -268,15 +268,15 @@ def is_constant(node: Node) -> bool:
 
 def _arriving(plan: Plan, step: str) -> set[str]:
     """The steps whose rows lead to rows of this step; a table that is only looked up is not one of them."""
-    found: set[str] = set()
+    arriving: set[str] = set()
     waiting = [step]
     while waiting:
         step = waiting.pop()
-        if step not in found:
-            found.add(step)
+        if step not in arriving:
+            arriving.add(step)
             node = plan.nodes[step]
             waiting += node.inputs[:1] if isinstance(node.operator, LookupJoin) else node.inputs
-    return found
+    return arriving
 
 
 def _depends_on_order(node: Node) -> bool:

@@ -22,8 +22,8 @@ def backfill_order(plan: Plan, rows: Mapping[str, int]) -> list[str]:
     behind: dict[str, frozenset[str]] = {}
     before: dict[str, set[str]] = {scan: set() for scan in rows}
     for node in plan.topological():
-        found = frozenset().union(*(behind[step] for step in node.inputs))
-        behind[node.step] = found | {node.step} if node.step in rows else found
+        waits_for = frozenset().union(*(behind[step] for step in node.inputs))
+        behind[node.step] = waits_for | {node.step} if node.step in rows else waits_for
         if isinstance(node.operator, Join):
             for side in _EMITTED_ALONE.get(node.operator.kind, ()):
                 own, other = behind[node.inputs[side]], behind[node.inputs[1 - side]]

@@ -78,10 +78,10 @@ class _PlainUnpickler(pickle.Unpickler):
     """Makes numbers, texts, times and lists of them, and refuses everything else before it is looked up."""
 
     def find_class(self, module: str, name: str) -> Any:
-        found = _PLAIN.get((module, name))
-        if found is None:
+        cls = _PLAIN.get((module, name))
+        if cls is None:
             raise pickle.UnpicklingError(f"not plain data: {module}.{name}")
-        return found
+        return cls
 
     def persistent_load(self, pid: Any) -> Any:
         raise pickle.UnpicklingError("not plain data: a persistent id")

@@ -33,12 +33,12 @@ def plan_change(old: Plan, wanted: Plan) -> PlanChange:
     """The change from one plan to another; refused where a step that stays has another meaning."""
     check_complete(wanted)
     wanted = with_expiry_of(old, wanted)
-    kept = within(old, old.nodes.keys() & wanted.nodes.keys())
+    common = within(old, old.nodes.keys() & wanted.nodes.keys())
     gone = frozenset(old.nodes.keys() - wanted.nodes.keys())
     tables = set(table_specs(within(old, gone))) - {ERRORS}
     tables |= {name for name in old.left if name.rpartition("/")[0] in gone}
     return PlanChange(
-        check_compatible(kept, wanted, set()),
+        check_compatible(common, wanted, set()),
         frozenset(wanted.nodes.keys() - old.nodes.keys()),
         gone,
         frozenset(tables),
@@ -75,13 +75,13 @@ def dependants(plan: Plan, names: Iterable[str]) -> tuple[str, ...]:
     """The views and sinks that are built on some views, in order, without these views themselves."""
     asked = set(names)
     roots = {plan.views[name].step for name in asked}
-    found = []
+    dependent = []
     for view in plan.views.values():
         below = upstream(plan, [view.step]) - {view.step}
         if view.name not in asked and roots & below:
-            found.append(view.name)
-    found += [sink.name for sink in plan.sinks.values() if sink.view in {*asked, *found}]
-    return tuple(found)
+            dependent.append(view.name)
+    dependent += [sink.name for sink in plan.sinks.values() if sink.view in {*asked, *dependent}]
+    return tuple(dependent)
 
 
 def without_views(
@@ -148,8 +148,8 @@ def restored(then: Plan, now: Plan) -> Plan:
         nodes[step] = mine if mine is not None and same else node
     sinks = {}
     for name, sink in then.sinks.items():
-        held = now.sinks.get(name)
-        sinks[name] = sink if held is None else replace(sink, sink=held.sink)
+        sink_now = now.sinks.get(name)
+        sinks[name] = sink if sink_now is None else replace(sink, sink=sink_now.sink)
     wanted = Plan(nodes, then.views, sinks, objects=then.objects)
     return check_compatible(then, wanted, set())
 

@@ -27,7 +27,7 @@ def clear_secrets(plan: Plan) -> list[str]:
         if isinstance(node.operator, Scan)
     }
     sinks = {f"sink {name!r}": node.sink for name, node in plan.sinks.items()}
-    return [f"{place}: {name}" for place, made in (scans | sinks).items() for name in _settings(made)]
+    return [f"{owner}: {name}" for owner, made in (scans | sinks).items() for name in _settings(made)]
 
 
 def _settings(made: Any) -> Iterator[str]:

@@ -118,9 +118,9 @@ def encode(value: Any) -> Any:
         if (tag := tag_of(cls)) is not None:
             return _once(value, tag) if issubclass(cls, Node) else _tagged(value, tag)
         if _findable(cls):
-            found = {"$user": f"{cls.__module__}:{cls.__qualname__}", "fields": _fields(value)}
-            note_own(found)
-            return found
+            encoded = {"$user": f"{cls.__module__}:{cls.__qualname__}", "fields": _fields(value)}
+            note_own(encoded)
+            return encoded
     if isinstance(value, Mapping):
         return {"$map": [[encode(k), encode(v)] for k, v in value.items()]}
     plain = _plain(value)
@@ -140,22 +140,22 @@ def _tagged(value: Any, tag: str) -> Any:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    found = {}
+    encoded = {}
     for f in dataclasses.fields(value):
         if f.init and f.metadata.get("durable", True):
-            held = getattr(value, f.name)
+            member = getattr(value, f.name)
             named: str = f.metadata.get("pickle_of", "")  # the field of the object that these bytes are
-            is_code = named and isinstance(held, bytes)
-            found[f.name] = _code(held, getattr(value, named)) if is_code else encode(held)
-    return found
+            is_code = named and isinstance(member, bytes)
+            encoded[f.name] = _code(member, getattr(value, named)) if is_code else encode(member)
+    return encoded
 
 
 def _once(value: Any, tag: str) -> Any:
     """Encode a node once and cache the result in it: the whole plan is stored with every change."""
-    held = value.__dict__.get("_encoded")
-    if held is None:
-        held = value.__dict__["_encoded"] = _tagged(value, tag)
-    return held
+    cached = value.__dict__.get("_encoded")
+    if cached is None:
+        cached = value.__dict__["_encoded"] = _tagged(value, tag)
+    return cached
 
 
 def _plain(value: Any) -> Any:
@@ -213,8 +213,8 @@ def _data(value: Mapping[str, Any]) -> Any:
     if "$decimal" in value:
         return decimal.Decimal(value["$decimal"])
     if "$datetime" in value:
-        found = datetime.datetime.fromisoformat(value["$datetime"]).replace(fold=value["fold"])
-        return found.replace(tzinfo=zoneinfo.ZoneInfo(value["zone"])) if "zone" in value else found
+        instant = datetime.datetime.fromisoformat(value["$datetime"]).replace(fold=value["fold"])
+        return instant.replace(tzinfo=zoneinfo.ZoneInfo(value["zone"])) if "zone" in value else instant
     if "$date" in value:
         return datetime.date.fromisoformat(value["$date"])
     if "$time" in value:
@@ -230,11 +230,11 @@ def _made(cls: type, fields: Mapping[str, Any], guard: Guard) -> Any:
     """Create an object of one of our classes."""
     if issubclass(cls, StoredWithSchema) and fields.get("schema") is None:
         raise ValueError(f"a {cls.__name__} without its schema")
-    given = {k: decode(v, guard) for k, v in fields.items()}
+    decoded = {k: decode(v, guard) for k, v in fields.items()}
     try:
-        return cls(**given)
+        return cls(**decoded)
     except TypeError:
-        more = given.keys() - {f.name for f in dataclasses.fields(cls)}
+        more = decoded.keys() - {f.name for f in dataclasses.fields(cls)}
         if more:
             raise UnknownTagError(f"{cls.__name__}.{min(more)}") from None
         raise

@@ -80,17 +80,17 @@ def with_expiry_of(old: Plan, new: Plan) -> Plan:
         return new
     views = {}
     for name, view in new.views.items():
-        over, held = old.views.get(name), nodes[view.step].binding.view
-        if held != view.table and over is not None and old.nodes[over.step].inputs == (view.step,):
-            nodes.setdefault(over.step, old.nodes[over.step])
-            view = over
+        old_view, table = old.views.get(name), nodes[view.step].binding.view
+        if table != view.table and old_view is not None and old.nodes[old_view.step].inputs == (view.step,):
+            nodes.setdefault(old_view.step, old.nodes[old_view.step])
+            view = old_view
         views[name] = view
     return replace(new, nodes=nodes, views=views)
 
 
 def fed_by_what_was_read(old: Plan, new: Plan, positions: Collection[str]) -> dict[str, str]:
     """The new steps over a source that was already read, each with such a source."""
-    found = {}
+    fed = {}
     scans: dict[str, frozenset[str]] = {}
     for step, node in new.nodes.items():
         if step in old.nodes or isinstance(node.operator, Scan):
@@ -98,8 +98,8 @@ def fed_by_what_was_read(old: Plan, new: Plan, positions: Collection[str]) -> di
         below = _scans(new, step, scans)
         read = sorted(s for s in below if s in old.nodes and _position(new.nodes[s]) in positions)
         if read:
-            found[step] = read[0]
-    return found
+            fed[step] = read[0]
+    return fed
 
 
 def fed_by_new_constants(old: Plan, new: Plan) -> bool:
@@ -127,11 +127,11 @@ def _meaning(node: Node) -> Any:
 
 def _definition(operator: Any) -> Any:
     """An operator as it is stored, without fields that do not affect its result."""
-    found = codec.encode(operator)
-    if is_dataclass(operator) and "fields" in found:
+    encoded = codec.encode(operator)
+    if is_dataclass(operator) and "fields" in encoded:
         how = {f.name for f in fields(operator) if not f.metadata.get("meaning", True)}
-        found = {**found, "fields": {k: v for k, v in found["fields"].items() if k not in how}}
-    return _mask(found)
+        encoded = {**encoded, "fields": {k: v for k, v in encoded["fields"].items() if k not in how}}
+    return _mask(encoded)
 
 
 def difference(old: Node, new: Node) -> str:

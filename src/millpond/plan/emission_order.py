@@ -40,10 +40,10 @@ def _is_released_by(plan: Plan, step: str, column: str) -> bool:
             return operator.until.column == column and not operator.until.grid
         if isinstance(operator, InOrder):
             return operator.time == column
-        found = _passed_on(plan, node, column)
-        if found is None:
+        origin = _passed_on(plan, node, column)
+        if origin is None:
             return False
-        column, node = found, plan.nodes[node.inputs[0]]
+        column, node = origin, plan.nodes[node.inputs[0]]
 
 
 def _passed_on(plan: Plan, node: Node, column: str) -> str | None:

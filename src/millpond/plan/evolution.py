@@ -49,9 +49,9 @@ def check_state(old: Plan, new: Plan, step: str, rewritten: Container[str]) -> N
             continue
         _check_rows(step, was, table)
         _check_columns(step, was, table)
-        held = old.left.get(table.name, was).schema
+        stored_schema = old.left.get(table.name, was).schema
         for name in table.schema.names:
-            if name in held.names and name not in was.schema.names:
+            if name in stored_schema.names and name not in was.schema.names:
                 raise _refusal(
                     step,
                     table,
@@ -75,11 +75,11 @@ def carried(old: Plan, new: Plan, rewritten: Container[str]) -> Plan:
             if was is None or table.name in rewritten:
                 tables.append(table)
                 continue
-            kept = _as_before(was, table)
-            tables.append(kept)
-            gone = [f for f in old.left.get(table.name, was).schema if f.name not in kept.schema.names]
+            columns = _as_before(was, table)
+            tables.append(columns)
+            gone = [f for f in old.left.get(table.name, was).schema if f.name not in columns.schema.names]
             if gone:
-                left[table.name] = replace(kept, schema=pa.schema([*kept.schema, *gone]))
+                left[table.name] = replace(columns, schema=pa.schema([*columns.schema, *gone]))
         left |= {name: old.left.get(name, spec) for name, spec in before.items() if name not in rewritten}
         if tuple(tables) != node.binding.tables:
             nodes[step] = replace(node, binding=_with_tables(node.binding, tuple(tables)))
@@ -90,8 +90,8 @@ def _as_before(was: TableSpec, table: TableSpec) -> TableSpec:
     """A table's spec with the original defaults of its columns, and the buckets that it has."""
     first = dict(was.defaults)
     new = [(name, value) for name, value in table.defaults if name not in was.schema.names]
-    kept = [(name, first[name]) for name in table.schema.names if name in first]
-    return replace(table, defaults=(*kept, *new), bucket_width=was.bucket_width)
+    columns = [(name, first[name]) for name in table.schema.names if name in first]
+    return replace(table, defaults=(*columns, *new), bucket_width=was.bucket_width)
 
 
 def _with_tables(binding: Binding, tables: tuple[TableSpec, ...]) -> Binding:

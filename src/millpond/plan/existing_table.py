@@ -27,14 +27,14 @@ def own_view(plan: Plan, name: str, step: str) -> View | None:
     table = next((t for t in below.binding.tables if t.name == below.binding.view), None)
     if table is None or any(isinstance(plan.nodes[i].operator, Scan) for i in below.inputs):
         return None
-    given = {shown: bound.column for shown, bound in node.binding.extra if bound.column is not None}
-    held = set(given.values())
-    if not len(held) == len(given) == len(node.binding.extra) or not held.issuperset(table.key):
+    stored_columns = {shown: bound.column for shown, bound in node.binding.extra if bound.column is not None}
+    names = set(stored_columns.values())
+    if not len(names) == len(stored_columns) == len(node.binding.extra) or not names.issuperset(table.key):
         return None
     schema = node.binding.shape.schema
-    if any(schema.field(shown).type != table.schema.field(of).type for shown, of in given.items()):
+    if any(schema.field(shown).type != table.schema.field(of).type for shown, of in stored_columns.items()):
         return None
-    return View(name, below.step, table.name, tuple(given.items()))
+    return View(name, below.step, table.name, tuple(stored_columns.items()))
 
 
 def without_step(plan: Plan, step: str) -> Plan:

@@ -103,13 +103,13 @@ def join_bounds(
     while it can be retracted itself; the same holds for the right side.
     """
     apart = [TimeDistance(a, b, 0, 0) for a, b in zip(join.left_on, join.right_on, strict=True)]
-    found: list[tuple[int, Bound]] = []
-    for span in (*apart, *spans):
-        one = next((b for b in left.bounds if b.column == span.left), None)
-        two = next((b for b in right.bounds if b.column == span.right), None)
+    bounds: list[tuple[int, Bound]] = []
+    for distance in (*apart, *spans):
+        one = next((b for b in left.bounds if b.column == distance.left), None)
+        two = next((b for b in right.bounds if b.column == distance.right), None)
         if one is None or two is None:
             continue
-        same = span.low_us == span.high_us == 0
+        same = distance.low_us == distance.high_us == 0
         kinds = {one.window, two.window} if same else set()
         if "closed" in kinds and meets_closed(join, left, right):
             kinds = {"closed"}
@@ -117,14 +117,14 @@ def join_bounds(
             "window": "open" if "open" in kinds else "closed" if kinds == {"closed"} else "",
             "grid": one.grid and two.grid,
         }
-        if span.high_us is not None:
-            marks = tuple(sorted({*one.marks, *two.moved(span.high_us)}))
-            found.append((0, replace(one, marks=marks, width_us=_width(one, span), **known)))
-        if span.low_us is not None:
-            marks = tuple(sorted({*two.marks, *one.moved(-span.low_us)}))
+        if distance.high_us is not None:
+            watermarks = tuple(sorted({*one.marks, *two.moved(distance.high_us)}))
+            bounds.append((0, replace(one, marks=watermarks, width_us=_width(one, distance), **known)))
+        if distance.low_us is not None:
+            watermarks = tuple(sorted({*two.marks, *one.moved(-distance.low_us)}))
             by = one.by if same else two.by
-            found.append((1, replace(two, marks=marks, width_us=_width(two, span), by=by, **known)))
-    return tuple(found)
+            bounds.append((1, replace(two, marks=watermarks, width_us=_width(two, distance), by=by, **known)))
+    return tuple(bounds)
 
 
 def open_window(shape: Shape) -> Bound | None:
@@ -137,13 +137,13 @@ def meets_closed(join: Join, left: Shape, right: Shape) -> bool:
     ways = {"inner": ((0, 1), (1, 0)), "semi": ((0, 1),)}.get(join.kind, ())
     shapes, on = (left, right), (join.left_on, join.right_on)
     for early, late in ways:
-        found = open_window(shapes[early])
-        if found is None or open_window(shapes[late]) is not None:
+        opened = open_window(shapes[early])
+        if opened is None or open_window(shapes[late]) is not None:
             continue
         for mine, theirs in zip(on[early], on[late], strict=True):
-            ours = [b for b in shapes[early].bounds if b.column == mine and b.by == found.by]
-            over = [b for b in shapes[late].bounds if b.column == theirs and b.window == "closed"]
-            if ours and over and all(_not_after(mark, over[0]) for mark in ours[0].marks):
+            ours = [b for b in shapes[early].bounds if b.column == mine and b.by == opened.by]
+            closed = [b for b in shapes[late].bounds if b.column == theirs and b.window == "closed"]
+            if ours and closed and all(_not_after(mark, closed[0]) for mark in ours[0].marks):
                 return True
     return False
 
@@ -152,7 +152,7 @@ def _not_after(mark: tuple[str, int], other: Bound) -> bool:
     return any(step == mark[0] and shift >= mark[1] for step, shift in other.marks)
 
 
-def _width(bound: Bound, span: TimeDistance) -> int:
+def _width(bound: Bound, distance: TimeDistance) -> int:
     """The width of buckets: a few buckets for the time that a row is kept."""
-    reach = max(abs(span.low_us or 0), abs(span.high_us or 0))
+    reach = max(abs(distance.low_us or 0), abs(distance.high_us or 0))
     return bound.width_us if bound.grid else max(bound.width_us, math.ceil(reach / 4))

@@ -147,12 +147,12 @@ def _error_lines(operator: Operator) -> list[str]:
 
 def _state_lines(node: Node) -> list[str]:
     """A line for each table; tables that hold the same by buckets of several widths are one line."""
-    found: dict[str, list[TableSpec]] = {}
+    specs: dict[str, list[TableSpec]] = {}
     for table in node.binding.tables:
         name, _, tier = table.name.rpartition(".")
-        found.setdefault(name if table.time and tier.isdigit() else table.name, []).append(table)
+        specs.setdefault(name if table.time and tier.isdigit() else table.name, []).append(table)
     lines = []
-    for name, tables in found.items():
+    for name, tables in specs.items():
         first = tables[0]
         order = f", order {', '.join(o.column for o in first.order)}" if first.order else ""
         widths = f"{first.bucket_width} us" if len(tables) == 1 else f"{len(tables)} widths"
@@ -177,8 +177,8 @@ def _watermark_lines(node: Node, levels: Levels) -> list[str]:
         rule = f"{_rule_text(each.operator.rule)}{from_}"
         lines.append(f"    watermark {by} of {', '.join(each.scans)}: {rule}{more}")
     elif shape.watermark is not None:
-        marks = dict(levels.watermarks.least).get(shape.watermark, ((shape.watermark, 0),))
-        lines.append(f"    {shape.time} bounded by {', '.join(step for step, _ in marks)}")
+        watermarks = dict(levels.watermarks.least).get(shape.watermark, ((shape.watermark, 0),))
+        lines.append(f"    {shape.time} bounded by {', '.join(step for step, _ in watermarks)}")
     elif shape.bounds:
         lines += [f"    {bound.column} bounded by {_marks(bound)}" for bound in shape.bounds]
     if isinstance(node.operator, EndsState):
@@ -307,12 +307,12 @@ def _edge(levels: Levels, step: str, index: int) -> Edge | None:
 def _needed(node: Node, levels: Levels) -> str:
     """The columns that the steps after this one read, where that is not all of them."""
     names = node.binding.shape.schema.names
-    kept = [name for name in names if name in levels.columns[node.step]]
-    if not kept or len(kept) == len(names):
+    needed = [name for name in names if name in levels.columns[node.step]]
+    if not needed or len(needed) == len(names):
         return ""
-    more = len(kept) - COLUMNS_MAX
+    more = len(needed) - COLUMNS_MAX
     return (
-        f"{', '.join(kept[:COLUMNS_MAX])}{f', and {more} more' if more > 0 else ''} of {len(names)} columns"
+        f"{', '.join(needed[:COLUMNS_MAX])}{f', and {more} more' if more > 0 else ''} of {len(names)} columns"
     )
 
 

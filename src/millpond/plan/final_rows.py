@@ -22,7 +22,7 @@ from millpond.operators.traits import RenamesColumns
 from millpond.operators.union import Union
 from millpond.plan.nodes import Node, Plan
 
-Marks = tuple[tuple[str, int], ...]
+WatermarkStates = tuple[tuple[str, int], ...]
 
 
 def is_final(plan: Plan, step: str) -> bool:
@@ -48,7 +48,7 @@ def _is_linear(node: Node) -> bool:
     return not node.binding.tables and all(p.kind == "here" for p in node.binding.placements)
 
 
-def _meets(one: Marks | None, other: Marks | None) -> bool:
+def _meets(one: WatermarkStates | None, other: WatermarkStates | None) -> bool:
     return one is not None and one == other
 
 
@@ -62,7 +62,7 @@ def _key(node: Node) -> tuple[str, ...]:
     return ()
 
 
-def _closed_by(plan: Plan, step: str, column: str) -> Marks | None:
+def _closed_by(plan: Plan, step: str, column: str) -> WatermarkStates | None:
     """The watermarks at which all rows of a step with one value of a column came, if it is such a time."""
     node = plan.nodes[step]
     operator = node.operator
@@ -72,8 +72,8 @@ def _closed_by(plan: Plan, step: str, column: str) -> Marks | None:
         bounds = [b for b in node.binding.shape.bounds if b.column == column and b.window == "closed"]
         return bounds[0].marks if bounds else None
     if isinstance(operator, Union):
-        found = {_closed_by(plan, one, column) for one in node.inputs}
-        return found.pop() if len(found) == 1 else None
+        closing = {_closed_by(plan, one, column) for one in node.inputs}
+        return closing.pop() if len(closing) == 1 else None
     if len(node.inputs) != 1:
         return None
     if isinstance(operator, RenamesColumns):
@@ -88,8 +88,8 @@ def _waited(plan: Plan, step: str) -> bool:
     """Did the rows of a step wait, one by one, until the watermark had passed their time?"""
     node = plan.nodes[step]
     while not isinstance(node.operator, EmitOnClose):
-        over = isinstance(node.operator, PerKey) and node.operator.place is not None
-        if len(node.inputs) != 1 or not (over or _is_linear(node)):
+        is_window = isinstance(node.operator, PerKey) and node.operator.place is not None
+        if len(node.inputs) != 1 or not (is_window or _is_linear(node)):
             return False
         node = plan.nodes[node.inputs[0]]
     return not node.operator.until.window

@@ -75,8 +75,8 @@ def placements(node: Node, local_lookups: LocalLookups) -> tuple[Placement, ...]
 
 
 def cut(plan: Plan, full_rows: bool = False, local_lookups: LocalLookups = NO_LOCAL_LOOKUPS) -> Levels:
-    marks = watermark_steps(plan)
-    level_of = _levels(plan, local_lookups, marks)
+    watermarks = watermark_steps(plan)
+    level_of = _levels(plan, local_lookups, watermarks)
     local: dict[tuple[str, int], bool] = {}
     for node in plan.topological():
         for index, placement in enumerate(placements(node, local_lookups)):
@@ -138,61 +138,61 @@ def cut(plan: Plan, full_rows: bool = False, local_lookups: LocalLookups = NO_LO
         asked.inputs,
         asked.full_rows_for,
         local_lookups,
-        marks,
+        watermarks,
     )
 
 
 def with_unheard(plan: Plan) -> WatermarkSteps:
     """The watermark steps, with those of which steps that wait for them hear in the next epoch."""
-    marks = watermark_steps(plan)
-    waits = _waits(plan, marks)
-    level_of = _levels(plan, NO_LOCAL_LOOKUPS, marks) if waits else {}
+    watermarks = watermark_steps(plan)
+    waits = _waits(plan, watermarks)
+    level_of = _levels(plan, NO_LOCAL_LOOKUPS, watermarks) if waits else {}
     late = [(step, mark) for step, mark in waits if level_of[step] <= level_of[mark]]
-    return replace(marks, unheard=tuple((mark, marks.heard_by[step]) for step, mark in late))
+    return replace(watermarks, unheard=tuple((mark, watermarks.heard_by[step]) for step, mark in late))
 
 
-def _levels(plan: Plan, local_lookups: LocalLookups, marks: WatermarkSteps) -> dict[str, int]:
+def _levels(plan: Plan, local_lookups: LocalLookups, watermarks: WatermarkSteps) -> dict[str, int]:
     """The level of each step: behind its exchanges, and behind the watermarks that it waits for.
 
     Tasks hear what earlier levels observed.  While a watermark is idle it follows others, which may be set
     in later levels than the windows that it closes; these would close an epoch late (law 1).
     """
-    found = first = _behind_exchanges(plan, local_lookups, {})
-    waits = _waits(plan, marks)
+    levels = first = _behind_exchanges(plan, local_lookups, {})
+    waits = _waits(plan, watermarks)
     least: dict[str, int] = {}
-    for _ in range(len(marks.steps) + 1):
-        early = [(step, mark) for step, mark in waits if found[step] <= found[mark]]
+    for _ in range(len(watermarks.steps) + 1):
+        early = [(step, mark) for step, mark in waits if levels[step] <= levels[mark]]
         early = [(step, mark) for step, mark in early if step not in upstream(plan, [mark])]
         if not early:
-            return found
+            return levels
         for step, mark in early:
-            least[step] = max(least.get(step, 0), found[mark] + 1)
-        found = _behind_exchanges(plan, local_lookups, least)
+            least[step] = max(least.get(step, 0), levels[mark] + 1)
+        levels = _behind_exchanges(plan, local_lookups, least)
     return first  # steps that wait for each other hear each other in the next epoch
 
 
-def _waits(plan: Plan, marks: WatermarkSteps) -> list[tuple[str, str]]:
+def _waits(plan: Plan, watermarks: WatermarkSteps) -> list[tuple[str, str]]:
     """The steps that do something when time passes, each with a watermark that may move its time."""
     return [
         (node.step, mark)
         for node in plan.nodes.values()
         if isinstance(node.operator, FiresByTime)
-        for mark in marks.heard_by.get(node.step, ())
+        for mark in watermarks.heard_by.get(node.step, ())
     ]
 
 
 def _behind_exchanges(plan: Plan, local_lookups: LocalLookups, least: Mapping[str, int]) -> dict[str, int]:
     """The number of exchanges on the longest path to each step, and at least so many."""
-    found: dict[str, int] = {}
+    levels: dict[str, int] = {}
     for node in plan.topological():
         level = least.get(node.step, 0)
         placed = list(zip(node.inputs, placements(node, local_lookups), strict=True))
         if node.step in local_lookups.lookups:
             del placed[1]
         for source, placement in placed:
-            level = max(level, found[source] + (0 if _is_placed(plan, source, placement) else 1))
-        found[node.step] = level
-    return found
+            level = max(level, levels[source] + (0 if _is_placed(plan, source, placement) else 1))
+        levels[node.step] = level
+    return levels
 
 
 def _carried(columns: tuple[str, ...], reads: Sequence[frozenset[str]]) -> tuple[str, ...]:

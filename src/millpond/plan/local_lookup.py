@@ -77,7 +77,7 @@ def _is_steady(node: Node) -> bool:
 def _read_by(plan: Plan, steps: Collection[str]) -> set[tuple[str, int]]:
     """The inputs of other steps that read one of these steps; a view of one of them counts as a reader."""
     shown = {(view.name, -1) for view in plan.views.values() if view.step in steps}
-    readers = (one for step, found in plan.consumers().items() if step in steps for one in found)
+    readers = (one for step, edges in plan.consumers().items() if step in steps for one in edges)
     return shown | {(step, index) for step, index in readers if step not in steps}
 
 

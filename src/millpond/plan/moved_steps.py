@@ -14,14 +14,14 @@ from millpond.plan.nodes import Plan
 
 def moved_by(plan: Plan, active: Collection[str], heard_by: Mapping[str, Collection[str]]) -> frozenset[str]:
     """The active steps, all behind them, and those that wait for a watermark that these move."""
-    found = set(active)
+    moved = set(active)
     before = -1
-    while before < len(found):
-        before = len(found)
+    while before < len(moved):
+        before = len(moved)
         for node in plan.topological():
             fires = isinstance(node.operator, FiresByTime)
-            if any(i in found for i in node.inputs) or (
-                fires and any(step in found for step in heard_by.get(node.step, ()))
+            if any(i in moved for i in node.inputs) or (
+                fires and any(step in moved for step in heard_by.get(node.step, ()))
             ):
-                found.add(node.step)
-    return frozenset(found)
+                moved.add(node.step)
+    return frozenset(moved)

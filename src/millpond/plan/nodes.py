@@ -45,21 +45,21 @@ class View:
 
     def stored_columns(self, names: Iterable[str]) -> list[str]:
         """The columns of the table that the view shows."""
-        return [held for _, held in self.columns] if self.columns else list(names)
+        return [stored for _, stored in self.columns] if self.columns else list(names)
 
     def shown(self, rows: pa.Table) -> pa.Table:
         """Rows with their columns renamed to what the view calls them."""
-        names = {held: shown for shown, held in self.columns}
+        names = {stored: shown for shown, stored in self.columns}
         return rows.rename_columns([names.get(n, n) for n in rows.column_names]) if names else rows
 
 
-def require_error_bound(given: Any) -> None:
+def require_error_bound(bound: Any) -> None:
     """Check the error that a view allows."""
-    if given is None:
+    if bound is None:
         return
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < 1:
+    if isinstance(bound, bool) or not isinstance(bound, int | float) or not 0 < bound < 1:
         raise InvalidError(
-            "an error bound is a share between 0 and 1", detail=f"got {given!r}", hint="0.01 is one percent"
+            "an error bound is a share between 0 and 1", detail=f"got {bound!r}", hint="0.01 is one percent"
         )
 
 
@@ -101,11 +101,11 @@ class Plan:
 
     def consumers(self) -> dict[str, list[tuple[str, int]]]:
         """The consumers of every step: (step, input index)."""
-        found: dict[str, list[tuple[str, int]]] = {step: [] for step in self.nodes}
+        edges: dict[str, list[tuple[str, int]]] = {step: [] for step in self.nodes}
         for node in self.nodes.values():
             for index, source in enumerate(node.inputs):
-                found[source].append((node.step, index))
-        return found
+                edges[source].append((node.step, index))
+        return edges
 
     def with_node(self, step: str, operator: Operator, inputs: tuple[str, ...]) -> tuple[Plan, str]:
         """Add a step, or find an equal one (equal sub-plans are one node); the plan and the id in it.
@@ -144,14 +144,14 @@ class Plan:
 
 def upstream(plan: Plan, steps: Iterable[str]) -> set[str]:
     """These steps and all steps that they are computed from."""
-    found: set[str] = set()
+    steps_before: set[str] = set()
     waiting = list(steps)
     while waiting:
         step = waiting.pop()
-        if step not in found:
-            found.add(step)
+        if step not in steps_before:
+            steps_before.add(step)
             waiting += plan.nodes[step].inputs
-    return found
+    return steps_before
 
 
 def narrowed(shape: Shape, reads: tuple[str, ...] | None) -> Shape:

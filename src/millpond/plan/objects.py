@@ -87,17 +87,17 @@ def schemas_of(objects: Mapping[str, SqlObject]) -> dict[str, str]:
     >>> schemas_of({o.name: o for o in [schema_object("Sales", "")]})
     {'sales': 'Sales'}
     """
-    found = [n.removeprefix(SCHEMA_PREFIX) for n, o in objects.items() if o.kind == "schema"]
-    return {name.lower(): name for name in found}
+    names = [n.removeprefix(SCHEMA_PREFIX) for n, o in objects.items() if o.kind == "schema"]
+    return {name.lower(): name for name in names}
 
 
 UNIQUE_INDEX = "unique_index"  # an option of the index that CREATE UNIQUE INDEX made: DROP INDEX drops it
 SEQUENCE_OF = "sequence_of"  # an option of the table that holds the last number of an identity column
 
 
-def is_owned(found: SqlObject) -> bool:
+def is_owned(one: SqlObject) -> bool:
     """Does an object belong to a table, so that it is dropped with it?"""
-    return found.kind == "index" or SEQUENCE_OF in found.options
+    return one.kind == "index" or SEQUENCE_OF in one.options
 
 
 def dependants(objects: Mapping[str, SqlObject], names: Iterable[str]) -> tuple[str, ...]:
@@ -107,11 +107,11 @@ def dependants(objects: Mapping[str, SqlObject], names: Iterable[str]) -> tuple[
     >>> dependants(made, ["a"])
     ('b', 'c')
     """
-    found = set(names)
-    asked = frozenset(found)
-    while more := {o.name for o in objects.values() if o.name not in found and found & set(o.uses)}:
-        found |= more
-    return tuple(name for name in objects if name in found - asked)
+    dependent = set(names)
+    asked = frozenset(dependent)
+    while more := {o.name for o in objects.values() if o.name not in dependent and dependent & set(o.uses)}:
+        dependent |= more
+    return tuple(name for name in objects if name in dependent - asked)
 
 
 def in_order(objects: Mapping[str, SqlObject]) -> dict[str, SqlObject]:
@@ -121,14 +121,14 @@ def in_order(objects: Mapping[str, SqlObject]) -> dict[str, SqlObject]:
     >>> list(in_order(made))
     ['a', 'b', 'c']
     """
-    found: dict[str, SqlObject] = {}
+    ordered: dict[str, SqlObject] = {}
 
     def take(name: str) -> None:
-        if name in objects and name not in found:
+        if name in objects and name not in ordered:
             for used in objects[name].uses:
                 take(used)
-            found[name] = objects[name]
+            ordered[name] = objects[name]
 
     for name in objects:
         take(name)
-    return found
+    return ordered

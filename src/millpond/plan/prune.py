@@ -76,9 +76,9 @@ def _reads_again(plan: Plan, step: str) -> bool:
 
 def _carried(plan: Plan) -> set[str]:
     """The steps that the origin of rows can reach: all steps before them carry it."""
-    found: set[str] = set()
+    carried: set[str] = set()
     for node in plan.topological():
         carries = isinstance(node.operator, CarriesOrigin)
-        if carries and (isinstance(node.operator, Scan) or all(i in found for i in node.inputs)):
-            found.add(node.step)
-    return found
+        if carries and (isinstance(node.operator, Scan) or all(i in carried for i in node.inputs)):
+            carried.add(node.step)
+    return carried

@@ -130,9 +130,9 @@ def _hint(views: list[str]) -> str:
 
 def _views_over(plan: Plan, step: str) -> list[str]:
     """The views that change with a step, without those that are built on another of them."""
-    found = [v for v in plan.views.values() if step in upstream(plan, [v.step])]
-    steps = {v.step for v in found}
-    return [v.name for v in found if not steps & (upstream(plan, [v.step]) - {v.step})]
+    views = [v for v in plan.views.values() if step in upstream(plan, [v.step])]
+    steps = {v.step for v in views}
+    return [v.name for v in views if not steps & (upstream(plan, [v.step]) - {v.step})]
 
 
 def _check_shared(old: Plan, wanted: Plan, asked: ReplaceRequest) -> None:

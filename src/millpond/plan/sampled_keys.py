@@ -116,16 +116,16 @@ def _followed(plan: Plan, chosen: Mapping[str, SampledBy], source: str) -> KeyRu
             if mine is not None and mine.by in ("key", "window"):
                 tracks[node.step] = {node.step: _Track(frozenset({mine.key}), mine.by == "window")}
             continue
-        given = [tracks.get(step, {}) for step in node.inputs]
-        if not any(given):
+        tracks_in = [tracks.get(step, {}) for step in node.inputs]
+        if not any(tracks_in):
             continue
-        of_source = [one[source] for one in given if source in one]
+        of_source = [one[source] for one in tracks_in if source in one]
         if of_source and isinstance(operator, Watermark):
             watermarks += [node.step] if _holds(of_source[0], operator.time) else []
         if of_source and isinstance(operator, Tumble | AssignWindows) and of_source[0].is_time:
             windows += _tumbling(node.step, of_source[0], operator)
         try:
-            out = _after(node, given)
+            out = _after(node, tracks_in)
         except CannotSample:
             if of_source:
                 raise
@@ -176,61 +176,61 @@ def _one_window(
 # -- one step --------------------------------------------------------------------------------
 
 
-def _after(node: Node, given: list[_Tracks]) -> _Tracks:
+def _after(node: Node, inputs: list[_Tracks]) -> _Tracks:
     operator, names = node.operator, set(node.binding.shape.schema.names)
     if isinstance(operator, Join):
-        return _joined(node, operator, given)
+        return _joined(node, operator, inputs)
     if isinstance(operator, Map):
-        (tracks,) = given
+        (tracks,) = inputs
         passed: dict[str, list[str]] = {}
         for new, old in operator.passes(node.binding).items():
             passed.setdefault(old, []).append(new)
         return {s: _renamed(t, passed) for s, t in tracks.items()}
     if isinstance(operator, _OWN_COLUMNS):
-        return {s: _Track(frozenset(), t.is_time, t.has_state) for one in given for s, t in one.items()}
+        return {s: _Track(frozenset(), t.is_time, t.has_state) for one in inputs for s, t in one.items()}
     if isinstance(operator, _SAME_COLUMNS):
-        return _united(node, given, names)
-    return _keyed(node, given, names)
+        return _united(node, inputs, names)
+    return _keyed(node, inputs, names)
 
 
 def _renamed(track: _Track, passed: Mapping[str, list[str]]) -> _Track:
-    found = {
+    renamed = {
         new for old in track.columns for new in itertools.product(*(passed.get(column, []) for column in old))
     }
-    return _Track(frozenset(found), track.is_time, track.has_state)
+    return _Track(frozenset(renamed), track.is_time, track.has_state)
 
 
-def _united(node: Node, given: list[_Tracks], names: set[str]) -> _Tracks:
+def _united(node: Node, inputs: list[_Tracks], names: set[str]) -> _Tracks:
     """Steps without state of their own: what several inputs share is what all of them have."""
-    found: _Tracks = {}
+    tracks: _Tracks = {}
     makes_windows = isinstance(node.operator, Tumble | AssignWindows)
-    for one in given:
+    for one in inputs:
         for source, track in one.items():
             if makes_windows and track.is_time:
                 track = _Track(frozenset({(START,), (END,)}), False, track.has_state)
             elif isinstance(node.operator, Hop) and track.is_time:
                 raise CannotSample(f"step {node.step!r} has windows that overlap")
             columns = frozenset(c for c in track.columns if names.issuperset(c))
-            if source in found:
-                columns &= found[source].columns
-            found[source] = _Track(columns, track.is_time, track.has_state)
-    return found
+            if source in tracks:
+                columns &= tracks[source].columns
+            tracks[source] = _Track(columns, track.is_time, track.has_state)
+    return tracks
 
 
-def _keyed(node: Node, given: list[_Tracks], names: set[str]) -> _Tracks:
+def _keyed(node: Node, inputs: list[_Tracks], names: set[str]) -> _Tracks:
     """A step with state: rows meet those with the same placement only."""
-    kept = set(node.binding.placed_by or ())
+    placed_by = set(node.binding.placed_by or ())
     if isinstance(node.operator, _KEEPS_COLUMNS):
-        kept = names
+        placed_by = names
     found: _Tracks = {}
     shared: Alternatives | None = None
-    for placement, tracks in zip(node.binding.placements, given, strict=True):
+    for placement, tracks in zip(node.binding.placements, inputs, strict=True):
         for source, track in tracks.items():
             mine = frozenset(c for c in track.columns if set(placement.key).issuperset(c))
             if placement.kind != "hash" or track.is_time or not mine:
                 raise CannotSample(f"step {node.step!r} combines rows of {source!r} with different keys")
             shared = mine if shared is None else shared & mine
-            out = frozenset(c for c in mine if kept.issuperset(c))
+            out = frozenset(c for c in mine if placed_by.issuperset(c))
             if source in found:
                 out &= found[source].columns
             found[source] = _Track(out, False, True)
@@ -239,14 +239,17 @@ def _keyed(node: Node, given: list[_Tracks], names: set[str]) -> _Tracks:
     return found
 
 
-def _joined(node: Node, join: Join, given: list[_Tracks]) -> _Tracks:
+def _joined(node: Node, join: Join, inputs: list[_Tracks]) -> _Tracks:
     """A join pairs rows; each pair must belong to one key, and rows without a partner, too."""
     ons = (join.left_on, join.right_on)
-    alone = ({"left", "full", "anti", "semi"}, {"right", "full"})  # kinds with rows of a side by themselves
-    both = all(given)
+    unmatched = (
+        {"left", "full", "anti", "semi"},
+        {"right", "full"},
+    )  # kinds with rows of a side by themselves
+    both = all(inputs)
     found: _Tracks = {}
     shared: set[tuple[int, ...]] | None = None
-    for side, tracks in enumerate(given):
+    for side, tracks in enumerate(inputs):
         for source, track in tracks.items():
             if track.is_time:
                 raise CannotSample(f"step {node.step!r} joins rows of {source!r} that are in no window")
@@ -255,7 +258,7 @@ def _joined(node: Node, join: Join, given: list[_Tracks]) -> _Tracks:
                 for columns in track.columns
                 if set(ons[side]).issuperset(columns)
             }
-            if not places and (both or join.kind in alone[1 - side]):
+            if not places and (both or join.kind in unmatched[1 - side]):
                 raise CannotSample(f"step {node.step!r} joins rows of {source!r} with different keys")
             if both:
                 shared = places if shared is None else shared & places
@@ -263,8 +266,8 @@ def _joined(node: Node, join: Join, given: list[_Tracks]) -> _Tracks:
             for other in (0, 1):
                 columns |= {
                     out
-                    for place in places
-                    for out in _shown(join, other, tuple(ons[other][n] for n in place))
+                    for index in places
+                    for out in _shown(join, other, tuple(ons[other][n] for n in index))
                 }
             if source in found:
                 columns &= found[source].columns

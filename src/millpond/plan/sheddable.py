@@ -58,13 +58,13 @@ class ShedRules:
         """Those of the chosen sources that may be shed."""
         asked = frozenset(chosen.items())
         if asked not in self._known:
-            found = {}
+            rules = {}
             for source in chosen:
                 try:
-                    found[source] = sheddable_source(self.plan, chosen, source)
+                    rules[source] = sheddable_source(self.plan, chosen, source)
                 except CannotSample:
                     continue
-            self._known[asked] = found
+            self._known[asked] = rules
         return self._known[asked]
 
 
@@ -129,7 +129,7 @@ def _aggregates(plan: Plan, source: str) -> frozenset[str]:
     """The aggregates that the rows reach; there is nothing else, or it is refused."""
     consumers, waiting, seen = plan.consumers(), [source], {source}
     shown = {view.step: view.name for view in plan.views.values()}
-    found: set[str] = set()
+    aggregates: set[str] = set()
     while waiting:
         step = waiting.pop()
         if step in shown:
@@ -140,7 +140,7 @@ def _aggregates(plan: Plan, source: str) -> frozenset[str]:
                 bad = [a for a in operator.aggs if a.function not in _BOUNDED or a.distinct]
                 if bad:
                     raise CannotSample(f"{bad[0]} of step {reader!r} has no error bound for a sample")
-                found.add(reader)
+                aggregates.add(reader)
             elif not isinstance(operator, (*_LINEAR_STEPS, *_TIME_STEPS)):
                 raise CannotSample(
                     f"{type(operator).__name__} of step {reader!r} has no error bound for a sample"
@@ -148,7 +148,7 @@ def _aggregates(plan: Plan, source: str) -> frozenset[str]:
             elif reader not in seen:
                 seen.add(reader)
                 waiting.append(reader)
-    return frozenset(found)
+    return frozenset(aggregates)
 
 
 def _only_sums(plan: Plan, source: str) -> bool:
@@ -180,12 +180,12 @@ def _passes_rows_once(node: Node) -> bool:
 
 def _error_bounds(plan: Plan, reached: Iterable[str]) -> tuple[tuple[str, float], ...]:
     steps = set(reached)
-    found = []
+    bounds = []
     for view in plan.views.values():
         if view.error_bound is None or view.step not in steps:
             continue
         operator = plan.nodes[view.step].operator
         if isinstance(operator, Aggregate) and operator.until is not None:
             raise CannotSample(f"groups of view {view.name!r} expire, so its error bound says too little")
-        found.append((view.table, view.error_bound))
-    return tuple(sorted(found))
+        bounds.append((view.table, view.error_bound))
+    return tuple(sorted(bounds))

@@ -49,11 +49,11 @@ def checked_sink(plan: Plan, name: str, view: str, sink: Any, asked: SinkSetting
             hint=f"did you mean {wrong[1]!r}?",
         )
     key, append_only = view_facts(plan, view)
-    found = settled(name, sink, asked, key=key, append_only=append_only)
+    settings = settled(name, sink, asked, key=key, append_only=append_only)
     if isinstance(sink, ChecksView):
-        sink.check_view(shown_schema(plan, view), found)
+        sink.check_view(shown_schema(plan, view), settings)
     keeps_open = asked == DEFAULT and isinstance(sink, DeliversDeltas)
-    return SinkNode(name, view, sink, asked if keeps_open else found)
+    return SinkNode(name, view, sink, asked if keeps_open else settings)
 
 
 def shown_schema(plan: Plan, name: str) -> pa.Schema:
@@ -70,9 +70,7 @@ def view_facts(plan: Plan, name: str) -> tuple[tuple[str, ...] | None, bool]:
     if view.feed is not None:  # the changes are those of another table, which has a row for every pane
         return None, True
     grows = is_final(plan, view.step)
-    shown = (
-        {held: shown for shown, held in view.columns} if view.columns else dict.fromkeys(shape.schema.names)
-    )
+    shown = {own: shown for shown, own in view.columns} if view.columns else dict.fromkeys(shape.schema.names)
     if shape.key is None or not set(shape.key) <= shown.keys():
         return None, grows
     return tuple(shown[k] or k for k in shape.key), grows

@@ -115,14 +115,14 @@ def settled(
         )
     if settings.key and mode not in ("upsert", "changelog"):
         raise InvalidError(f"sink {name!r} needs no key in mode {mode}", hint="only upserts have a key")
-    found = settings.key or tuple(key or ())
+    key_columns = settings.key or tuple(key or ())
     if mode == "upsert":
-        _check_key(name, found, key)
+        _check_key(name, key_columns, key)
     elif mode == "changelog":
-        found = found if key is not None and set(key) <= set(found) else ()
+        key_columns = key_columns if key is not None and set(key) <= set(key_columns) else ()
     else:
-        found = ()
-    return replace(settings, mode=mode, guarantee=guarantee, key=found)
+        key_columns = ()
+    return replace(settings, mode=mode, guarantee=guarantee, key=key_columns)
 
 
 def _check_key(name: str, wanted: tuple[str, ...], known: Sequence[str] | None) -> None:

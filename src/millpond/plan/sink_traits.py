@@ -110,7 +110,7 @@ def misspelt(sink: object) -> tuple[str, str] | None:
     """
     own = {f.name for f in dataclasses.fields(sink)} if dataclasses.is_dataclass(sink) else set()
     for name in dir(type(sink)):
-        near = difflib.get_close_matches(name, _OPTIONAL, 1, cutoff=0.8)
-        if near and name not in own and name not in _OPTIONAL and not hasattr(sink, near[0]):
-            return name, near[0]
+        matches = difflib.get_close_matches(name, _OPTIONAL, 1, cutoff=0.8)
+        if matches and name not in own and name not in _OPTIONAL and not hasattr(sink, matches[0]):
+            return name, matches[0]
     return None

@@ -13,25 +13,25 @@ from millpond.plan.nodes import Node, Plan, upstream
 
 def skipped_steps(plan: Plan) -> frozenset[str]:
     """The linear steps without readers of which there is a copy over the same sources that is read."""
-    readers = {step: {reader for reader, _ in found} for step, found in plan.consumers().items()}
+    readers = {step: {reader for reader, _ in skipped} for step, skipped in plan.consumers().items()}
     shown = {view.step for view in plan.views.values()}
     copies: dict[type, list[Node]] = {}
     for node in plan.nodes.values():
         if _may_be_copied(node):
             copies.setdefault(type(node.operator), []).append(node)
-    found: set[str] = set()
+    skipped: set[str] = set()
     for node in reversed([*plan.topological()]):
-        if not _may_be_copied(node) or node.step in shown or readers[node.step] - found:
+        if not _may_be_copied(node) or node.step in shown or readers[node.step] - skipped:
             continue
         others = (one for one in copies[type(node.operator)] if one.step != node.step)
         if any(
             one.operator == node.operator
-            and readers[one.step] - found
+            and readers[one.step] - skipped
             and _sources(plan, one) == _sources(plan, node)
             for one in others
         ):
-            found.add(node.step)
-    return frozenset(found)
+            skipped.add(node.step)
+    return frozenset(skipped)
 
 
 def _may_be_copied(node: Node) -> bool:

@@ -17,8 +17,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from millpond.kernels.aggregate_feeds import Close
 from millpond.kernels.bounds import Bound
-from millpond.operators.aggregate import Close
 from millpond.operators.bag import Bag
 from millpond.operators.late_rows import LateRows
 from millpond.operators.operator import Operator

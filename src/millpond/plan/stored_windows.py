@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from millpond.operators.aggregate import Aggregate, Close, feeds_for
+from millpond.kernels.aggregate_feeds import Close, feeds_for
+from millpond.operators.aggregate import Aggregate
 from millpond.operators.assign_slices import SLICE, AssignSlices
 from millpond.operators.assign_windows import FIRST, AssignWindows
 from millpond.operators.map import Map

@@ -11,15 +11,15 @@ from millpond.stored_code import Stored
 
 
 def table_specs(plan: Plan) -> dict[str, TableSpec]:
-    found = {ERRORS_SPEC.name: ERRORS_SPEC}
+    specs = {ERRORS_SPEC.name: ERRORS_SPEC}
     for node in plan.nodes.values():
         for table in node.binding.tables:
-            found[table.name] = table
+            specs[table.name] = table
         if isinstance(node.operator, Scan) and not isinstance(node.operator.source, Stored):
             own = node.operator.source.table(node.step)
             if own is not None:
-                found[own.name] = own
-    return found
+                specs[own.name] = own
+    return specs
 
 
 def table_wakes(plan: Plan) -> dict[str, Wake]:

@@ -37,9 +37,9 @@ _STEPS = {
     "agg.variance": "kernels.accumulators:Variance",
     "agg.wide_sum": "kernels.accumulators:WideSum",
     "aggregate": "operators.aggregate:Aggregate",
-    "aggregate.agg": "operators.aggregate:Agg",
-    "aggregate.close": "operators.aggregate:Close",
-    "aggregate.feed": "operators.aggregate:AggregateFeed",
+    "aggregate.agg": "kernels.aggregate_feeds:Agg",
+    "aggregate.close": "kernels.aggregate_feeds:Close",
+    "aggregate.feed": "kernels.aggregate_feeds:AggregateFeed",
     "assign_slices": "operators.assign_slices:AssignSlices",
     "assign_windows": "operators.assign_windows:AssignWindows",
     "bag": "operators.bag:Bag",
@@ -216,8 +216,8 @@ def class_of(tag: str) -> type:
     if address is None:
         raise UnknownTagError(tag)
     module, _, name = address.partition(":")
-    found: type = getattr(importlib.import_module(module), name)
-    return found
+    cls: type = getattr(importlib.import_module(module), name)
+    return cls
 
 
 @lru_cache(maxsize=1024)

@@ -79,32 +79,32 @@ def sink_difference(before: Snapshot, after: Snapshot, sink: str, plan_of: PlanO
 
 def view_table(plan: Plan, view: str) -> ViewTable | None:
     """The table of a view in a plan; None if there is no such view."""
-    found = plan.views.get(view)
-    if found is None:
+    named = plan.views.get(view)
+    if named is None:
         return None
     specs = table_specs(plan)
-    columns = found.stored_columns(plan.shape(found.step).schema.names)
-    feed = None if found.feed is None else specs[found.feed]
-    return ViewTable(found, specs[found.table], columns, feed, emission_order(plan, found.step, columns))
+    columns = named.stored_columns(plan.shape(named.step).schema.names)
+    feed = None if named.feed is None else specs[named.feed]
+    return ViewTable(named, specs[named.table], columns, feed, emission_order(plan, named.step, columns))
 
 
 def sink_table(plan: Plan, sink: str) -> ViewTable | None:
     """The table that a sink reads in a plan; None if there is no such sink."""
-    found = plan.sinks.get(sink)
-    return None if found is None else view_table(plan, found.view)
+    named = plan.sinks.get(sink)
+    return None if named is None else view_table(plan, named.view)
 
 
-def all_rows(snapshot: Snapshot, held: ViewTable) -> pa.Table:
-    rows = snapshot.table(held.spec).scan(held.columns).select([*held.columns, "_w"])
-    return held.shown(rows)
+def all_rows(snapshot: Snapshot, table: ViewTable) -> pa.Table:
+    rows = snapshot.table(table.spec).scan(table.columns).select([*table.columns, "_w"])
+    return table.shown(rows)
 
 
-def _changes(snapshot: Snapshot, held: Callable[[Manifest], ViewTable | None]) -> pa.Table | None:
-    now = held(snapshot.manifest)
+def _changes(snapshot: Snapshot, table_at: Callable[[Manifest], ViewTable | None]) -> pa.Table | None:
+    now = table_at(snapshot.manifest)
     if snapshot.manifest.kind not in OTHER_PROGRAM or snapshot.epoch == 0:
         return None if now is None else now.changes(snapshot)
     before = snapshot.at(snapshot.epoch - 1)
-    return _between(before, held(before.manifest), snapshot, now)
+    return _between(before, table_at(before.manifest), snapshot, now)
 
 
 def _still(was: ViewTable, now: ViewTable) -> bool:

@@ -11,16 +11,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from millpond.kernels.aggregate_feeds import Close
 from millpond.kernels.bounds import Bound
 from millpond.kernels.watermark_strategies import Custom
-from millpond.operators.aggregate import Close
 from millpond.operators.filter import Filter
 from millpond.operators.scan import Scan
 from millpond.operators.traits import CarriesOrigin, SetsWatermark
 from millpond.operators.union import Union
 from millpond.plan.nodes import Node, Plan, upstream
 
-Marks = tuple[tuple[str, int], ...]  # (step, shift): the least of watermark - shift
+WatermarkStates = tuple[tuple[str, int], ...]  # (step, shift): the least of watermark - shift
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class WatermarkSteps:
     whole: frozenset[str] = frozenset()  # scans of which one task must read all splits of a partition
     together: tuple[tuple[str, ...], ...] = ()  # steps whose watermarks bound the inputs of one step
     # Unions and closed windows, and the steps whose least watermark they have, each shifted by a time.
-    least: tuple[tuple[str, Marks], ...] = ()
+    least: tuple[tuple[str, WatermarkStates], ...] = ()
     heard_by: Mapping[str, frozenset[str]] = field(
         default_factory=dict
     )  # by step: all that may move its time
@@ -66,9 +66,7 @@ class WatermarkSteps:
             self,
             steps=tuple(s for s in self.steps if s.step in known),
             together=tuple(group for group in self.together if known.issuperset(group)),
-            least=tuple(
-                (name, marks) for name, marks in self.least if known.issuperset(step for step, _ in marks)
-            ),
+            least=tuple((name, of) for name, of in self.least if known.issuperset(step for step, _ in of)),
         )
 
 
@@ -92,7 +90,7 @@ def watermark_steps(plan: Plan) -> WatermarkSteps:
             apart = node.operator.learns or rule.learns or isinstance(rule, Custom)  # split by split
             numbered |= set(scans) if apart or len(scans) > 1 else set()
     least = _least(plan)
-    together = tuple(sorted(_joint_watermarks(plan, least)))
+    joint = tuple(sorted(_joint_watermarks(plan, least)))
     traced = frozenset(plan.nodes[step].inputs[index] for step, index in inputs)
     return WatermarkSteps(
         tuple(steps),
@@ -100,9 +98,9 @@ def watermark_steps(plan: Plan) -> WatermarkSteps:
         traced,
         frozenset(numbered),
         frozenset(scan for s in steps if isinstance(s.operator.rule, Custom) for scan in s.scans),
-        together,
+        joint,
         tuple(least.items()),
-        _heard_by(plan, {s.step: s.operator for s in steps}, least, together),
+        _heard_by(plan, {s.step: s.operator for s in steps}, least, joint),
     )
 
 
@@ -118,54 +116,54 @@ def _scan_columns(plan: Plan, steps: Iterable[str], column: str) -> Iterator[tup
 
 def _traceable(plan: Plan) -> set[str]:
     """The steps whose rows are still in the task that read them and carry their origin."""
-    found: set[str] = set()
+    traceable: set[str] = set()
     for node in plan.topological():
         if isinstance(node.operator, Scan):
-            found.add(node.step)
-        elif isinstance(node.operator, CarriesOrigin) and found.issuperset(node.inputs):
-            found |= {node.step} if all(p.kind == "here" for p in node.binding.placements) else set()
-    return found
+            traceable.add(node.step)
+        elif isinstance(node.operator, CarriesOrigin) and traceable.issuperset(node.inputs):
+            traceable |= {node.step} if all(p.kind == "here" for p in node.binding.placements) else set()
+    return traceable
 
 
-def _least(plan: Plan) -> dict[str, Marks]:
+def _least(plan: Plan) -> dict[str, WatermarkStates]:
     """The steps whose watermark is the least of several, each with the steps that set these."""
-    found: dict[str, Marks] = {}
+    least: dict[str, WatermarkStates] = {}
     for node in plan.topological():
         shape = node.binding.shape
         if shape.watermark != node.step or isinstance(node.operator, SetsWatermark):
             continue
         if isinstance(node.operator, Union):
-            marks = [(plan.shape(step).watermark, 0) for step in node.inputs]
+            pairs = [(plan.shape(step).watermark, 0) for step in node.inputs]
         else:
-            marks = [mark for bound in shape.bounds if bound.column == shape.time for mark in bound.marks]
-        found[node.step] = tuple(
+            pairs = [mark for bound in shape.bounds if bound.column == shape.time for mark in bound.marks]
+        least[node.step] = tuple(
             sorted(
                 {
                     (step, shift + more)
-                    for mark, shift in marks
+                    for mark, shift in pairs
                     if mark is not None
-                    for step, more in found.get(mark, ((mark, 0),))
+                    for step, more in least.get(mark, ((mark, 0),))
                 }
             )
         )
-    return found
+    return least
 
 
-def _joint_watermarks(plan: Plan, least: Mapping[str, Marks]) -> set[tuple[str, ...]]:
+def _joint_watermarks(plan: Plan, least: Mapping[str, WatermarkStates]) -> set[tuple[str, ...]]:
     """The watermarks of the inputs of every step with several inputs."""
-    found = set()
+    joint = set()
     for node in plan.nodes.values():
-        marks = _set_by(_around(plan, node), least)
-        if len(marks) > 1:
-            found.add(tuple(sorted(marks)))
-    return found
+        watermarks = _set_by(_around(plan, node), least)
+        if len(watermarks) > 1:
+            joint.add(tuple(sorted(watermarks)))
+    return joint
 
 
 def _heard_by(
     plan: Plan,
     setters: Mapping[str, SetsWatermark],
-    least: Mapping[str, Marks],
-    together: Iterable[Collection[str]],
+    least: Mapping[str, WatermarkStates],
+    joint: Iterable[Collection[str]],
 ) -> dict[str, frozenset[str]]:
     """By step: the watermark steps that its time depends on.
 
@@ -174,25 +172,25 @@ def _heard_by(
     that of the rows before.
     """
     peers: dict[str, set[str]] = {step: set() for step in setters}  # a backfill has no watermark steps
-    for group in together:
+    for group in joint:
         for step in group:
             if step in setters and setters[step].idle_us is not None:
                 peers[step] |= setters.keys() & set(group)
     for step, operator in setters.items():
         if operator.follows is not None:
             peers[step] |= setters.keys() & _set_by({mark for mark, _ in operator.follows.marks}, least)
-    found = {}
+    heard = {}
     for node in plan.nodes.values():
-        marks: set[str] = set()
+        watermarks: set[str] = set()
         waiting = [step for step in _set_by(_around(plan, node) | _named(node), least) if step in setters]
         while waiting:
             step = waiting.pop()
-            if step not in marks:
-                marks.add(step)
+            if step not in watermarks:
+                watermarks.add(step)
                 waiting += peers[step]
-        if marks:
-            found[node.step] = frozenset(marks)
-    return found
+        if watermarks:
+            heard[node.step] = frozenset(watermarks)
+    return heard
 
 
 def _around(plan: Plan, node: Node) -> set[str]:
@@ -200,22 +198,22 @@ def _around(plan: Plan, node: Node) -> set[str]:
     return {mark for step in node.inputs for mark in _marks(plan.nodes[step])} | _marks(node)
 
 
-def _set_by(marks: Iterable[str], least: Mapping[str, Marks]) -> set[str]:
-    return {step for mark in marks for step, _ in least.get(mark, ((mark, 0),))}
+def _set_by(watermarks: Iterable[str], least: Mapping[str, WatermarkStates]) -> set[str]:
+    return {step for mark in watermarks for step, _ in least.get(mark, ((mark, 0),))}
 
 
 def _named(node: Node) -> set[str]:
     """The watermarks by which an operator drops, closes or fires."""
     values: list[Any] = [getattr(node.operator, each.name) for each in fields(node.operator)]  # type: ignore[arg-type]
-    found: set[str] = set()
+    named: set[str] = set()
     while values:
         value = values.pop()
         if isinstance(value, tuple):
             values += value
         elif isinstance(value, Bound | Close):
             bound = value if isinstance(value, Bound) else value.bound
-            found |= {step for step, _ in bound.marks}
-    return found
+            named |= {step for step, _ in bound.marks}
+    return named
 
 
 def _marks(node: Node) -> set[str]:

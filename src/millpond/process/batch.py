@@ -149,14 +149,14 @@ class Batch:
                         for cell, shown, _, _ in shared:
                             cell.value = shown[key]
                         for row in mine:
-                            found = on_row(row, ctx)
-                            if found is None:
+                            returned = on_row(row, ctx)
+                            if returned is None:
                                 continue
-                            kind = type(found)
+                            kind = type(returned)
                             if kind is GeneratorType or kind is list:
-                                more(found)
+                                more(returned)
                             else:
-                                add(found)
+                                add(returned)
                         for cell, _, values, touched in shared:
                             if cell.value is not values[key]:
                                 values[key] = cell.value
@@ -210,10 +210,10 @@ class Batch:
         items = self.outputs[MAIN].items
         at, bound, event = self.row_times, self.limits["event"], self.event_before
         times.event = event
-        for place, row in enumerate(rows, self.starts[key]):
-            ctx.place = place
+        for index, row in enumerate(rows, self.starts[key]):
+            ctx.place = index
             if at is not None:
-                here = times.here = at[place]
+                here = times.here = at[index]
                 if here > bound:
                     here = bound
                 if here > event:
@@ -221,14 +221,14 @@ class Batch:
             if guard is not None:
                 guard(on_row, row, key, "")
                 continue
-            found = on_row(row, ctx)
-            if found is None:
+            returned = on_row(row, ctx)
+            if returned is None:
                 continue
-            kind = type(found)
+            kind = type(returned)
             if kind is GeneratorType or kind is list:
-                items.extend(found)
+                items.extend(returned)
             else:
-                items.append(found)
+                items.append(returned)
         if swift:
             self.swift.store(key)
 
@@ -269,14 +269,14 @@ class Batch:
 
         while fire("processing", now):
             pass
-        for place, row in enumerate(rows, self.starts[key]):
+        for index, row in enumerate(rows, self.starts[key]):
             if at is not None:
-                upto = min(at[place], bound)
+                upto = min(at[index], bound)
                 while key in armed and fire("event", upto):
                     pass
                 times.event = max(times.event, upto)
-                times.here = at[place]
-            ctx.place = place
+                times.here = at[index]
+            ctx.place = index
             call(on_row, row, key, "")
         ctx.place = -1
         while fire("event", bound) or fire("processing", now):
@@ -286,33 +286,33 @@ class Batch:
         if swift:
             self.swift.store(key)
 
-    def _call(self, function: Callable[..., Any], given: Any, key: int, timer: str) -> None:
-        found = function(given, self.ctx)
-        if found is None:
+    def _call(self, function: Callable[..., Any], argument: Any, key: int, timer: str) -> None:
+        returned = function(argument, self.ctx)
+        if returned is None:
             return
-        kind = type(found)
+        kind = type(returned)
         if kind is GeneratorType or kind is list:
-            self.outputs[MAIN].items.extend(found)
+            self.outputs[MAIN].items.extend(returned)
         else:
-            self.outputs[MAIN].items.append(found)
+            self.outputs[MAIN].items.append(returned)
 
-    def _guarded(self, function: Callable[..., Any], given: Any, key: int, timer: str) -> None:
+    def _guarded(self, function: Callable[..., Any], argument: Any, key: int, timer: str) -> None:
         """Make one call; if it fails, undo all its effects and record the error."""
         saved = [handle.saved() for handle in self.handles]
-        kept = self.timers.save() if self.timers is not None else None
+        timers_before = self.timers.save() if self.timers is not None else None
         lengths = {side: len(output.items) for side, output in self.outputs.items()}
         try:
-            self._call(function, given, key, timer)
+            self._call(function, argument, key, timer)
             for side, output in self.outputs.items():
                 for item in output.items[lengths[side] :]:
                     self.fits(side, item)
         except BaseException as error:
             if not is_row_fault(error):
                 raise
-            for handle, held in zip(self.handles, saved, strict=True):
-                handle.restore(held)
+            for handle, state in zip(self.handles, saved, strict=True):
+                handle.restore(state)
             if self.timers is not None:
-                self.timers.restore(kept)
+                self.timers.restore(timers_before)
             for side, output in self.outputs.items():
                 del output.items[lengths[side] :]
             method = "on_timer" if self.ctx.place < 0 else "on_row"

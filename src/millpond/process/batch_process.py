@@ -117,7 +117,7 @@ class BatchProcess(EvolvesState):
 
     def _call(self, ctx: Context, batch: KeyBatch, handles: dict[str, ColumnHandle]) -> pa.Table:
         try:
-            found = self.function(batch, **handles)
+            returned = self.function(batch, **handles)
         except BaseException as error:
             if not is_row_fault(error):
                 raise
@@ -128,6 +128,6 @@ class BatchProcess(EvolvesState):
                 step=ctx.step,
                 epoch=ctx.epoch,
             ) from error
-        if found is None:
+        if returned is None:
             return self.schema.empty_table()
-        return conformed(found, self.schema, self.function, ctx.step, ctx.epoch)
+        return conformed(returned, self.schema, self.function, ctx.step, ctx.epoch)

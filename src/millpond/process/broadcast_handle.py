@@ -109,8 +109,8 @@ class BroadcastHandle(LikeDict):
         arrays = encode(
             self._spec, [v for v in values if v is not GONE], self._step, lambda n: f"entry {entries[n]!r}"
         )
-        place = pa.array(np.cumsum(there) - 1, mask=~there)
-        columns = [order, *(a.take(place) for a in arrays), pa.array(there.astype(np.int64))]
+        positions = pa.array(np.cumsum(there) - 1, mask=~there)
+        columns = [order, *(a.take(positions) for a in arrays), pa.array(there.astype(np.int64))]
         rows = pa.table(columns, names=[ENTRY, *self._table.spec.rest, WEIGHT])
         hashes = hashing.hash_columns([rows.column(ENTRY)], rows.num_rows)
         mine = (hashes >= np.uint64(h_min)) & (hashes <= np.uint64(h_max))

@@ -98,17 +98,17 @@ def always_set(code: Code) -> frozenset[str]:
     is_class = isinstance(code.target, Process)
     function = type(code.target).on_row if is_class else code.target
     try:
-        found = _set_at_first(plain_code(function, 1 + is_class), is_class)
+        names = _set_at_first(plain_code(function, 1 + is_class), is_class)
     except Doubt:
         return frozenset()
-    return frozenset(name for attribute, name in code.states if attribute in found)
+    return frozenset(name for attribute, name in code.states if attribute in names)
 
 
 @lru_cache(maxsize=256)
 def _set_at_first(inner: CodeType, is_class: bool) -> frozenset[str]:
     if inner.co_exceptiontable:  # setting a state may fail, and the code may catch the failure
         raise Doubt
-    found = set()
+    names = set()
     added: str | None = None  # for x.value += …: the name of x
     body = instructions(inner)
     for at, one in enumerate(body[:-2]):
@@ -116,13 +116,13 @@ def _set_at_first(inner: CodeType, is_class: bool) -> frozenset[str]:
             break
         loaded, (then, after) = _loaded(inner, body, at, is_class), body[at + 1 : at + 3]
         if loaded is not None and then.opname == "STORE_ATTR" and then.argval == "value":
-            found.add(loaded)
+            names.add(loaded)
         elif then.opname == "COPY":
             added = loaded if after.opname == "LOAD_ATTR" and after.argval == "value" else None
         elif then.opname == "SWAP" and after.opname == "STORE_ATTR" and added is not None:
-            found.add(added)
+            names.add(added)
             added = None
-    return frozenset(found)
+    return frozenset(names)
 
 
 def _loaded(inner: CodeType, body: Instructions, at: int, is_class: bool) -> str | None:
@@ -169,10 +169,10 @@ def _odd_parameters(inner: CodeType, states: tuple[str, ...]) -> frozenset[str]:
 
 def _is_plain(inner: CodeType, body: Instructions, state: str) -> bool:
     try:
-        found = list(uses(inner, body, state, "LOAD_ATTR", "STORE_ATTR", "COPY"))
+        attribute_uses = list(uses(inner, body, state, "LOAD_ATTR", "STORE_ATTR", "COPY"))
     except Doubt:
         return False
-    return all(_reads_or_sets(body, at, at - 2) for at in found)
+    return all(_reads_or_sets(body, at, at - 2) for at in attribute_uses)
 
 
 def _reads_or_sets(body: Instructions, at: int, before: int) -> bool:
@@ -188,8 +188,8 @@ def _reads_or_sets(body: Instructions, at: int, before: int) -> bool:
         return True
     if any(each.is_jump_target for each in body[before + 1 : at]):
         return False  # a branch may choose between several values
-    given = body[before]
-    return given.opname == "BINARY_OP" or (given.opname == "LOAD_CONST" and given.argval is not None)
+    code = body[before]
+    return code.opname == "BINARY_OP" or (code.opname == "LOAD_CONST" and code.argval is not None)
 
 
 def plain_code(function: Any, parameters: int) -> CodeType:
@@ -204,15 +204,15 @@ def plain_code(function: Any, parameters: int) -> CodeType:
 
 def instructions(inner: CodeType) -> Instructions:
     """The instructions of code; Python 3.13's loads and stores of two variables are split into two."""
-    found = []
+    listed = []
     for one in dis.get_instructions(inner):
         if one.opname in _PAIRS:
             first, second = _PAIRS[one.opname]
-            found.append(one._replace(opname=first, opcode=dis.opmap[first], argval=one.argval[0]))
+            listed.append(one._replace(opname=first, opcode=dis.opmap[first], argval=one.argval[0]))
             one = one._replace(opname=second, opcode=dis.opmap[second], argval=one.argval[1], label=None)  # type: ignore[call-arg]
         if one.opname != "EXTENDED_ARG":
-            found.append(one)
-    return found
+            listed.append(one)
+    return listed
 
 
 def uses(inner: CodeType, body: Instructions, variable: str, *allowed: str) -> Iterator[int]:

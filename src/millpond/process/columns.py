@@ -55,13 +55,13 @@ class ColumnHandle:
         return pa.table(arrays, schema=self._spec.fields)
 
     @values.setter
-    def values(self, given: Any) -> None:
+    def values(self, returned: Any) -> None:
         fields = self._spec.fields
-        parts = [given] if self._spec.form == "scalar" else [given.column(f.name) for f in fields]
+        parts = [returned] if self._spec.form == "scalar" else [returned.column(f.name) for f in fields]
         self._new = [self._fitted(part, f) for part, f in zip(parts, fields, strict=True)]
 
-    def _fitted(self, given: Any, field: pa.Field) -> pa.Array:
-        array = one_chunk(given) if isinstance(given, pa.ChunkedArray) else given
+    def _fitted(self, returned: Any, field: pa.Field) -> pa.Array:
+        array = one_chunk(returned) if isinstance(returned, pa.ChunkedArray) else returned
         if not isinstance(array, pa.Array):
             array = pa.array(array)
         if len(array) != len(self._keys):

@@ -52,7 +52,7 @@ def run_control(
     for handle in broadcasts.values():
         handle.listen(True)
     with limited(counts, declared.timeout_us, f"step {step!r}"):
-        for place, (row, weight) in enumerate(zip(python_rows(rows), w[order].tolist(), strict=True)):
+        for index, (row, weight) in enumerate(zip(python_rows(rows), w[order].tolist(), strict=True)):
             method = "on_control" if weight > 0 else "on_control_removed"
             saved = {name: handle.save() for name, handle in broadcasts.items()}
             counts.calls += 1
@@ -63,7 +63,7 @@ def run_control(
             except BaseException as error:
                 if not is_row_fault(error):
                     raise
-                failed[place] = error_text(error, declared.code.where(method))
+                failed[index] = error_text(error, declared.code.where(method))
                 for name, handle in broadcasts.items():
                     handle.restore(saved[name])
     for handle in broadcasts.values():
@@ -74,10 +74,10 @@ def run_control(
     return error_rows(rows.take(pa.array(bad)), [failed[n] for n in bad])
 
 
-def _rows_given(found: Any) -> list[Any]:
-    if found is None:
+def _rows_given(returned: Any) -> list[Any]:
+    if returned is None:
         return []
-    return list(found) if isinstance(found, list) or hasattr(found, "send") else [found]
+    return list(returned) if isinstance(returned, list) or hasattr(returned, "send") else [returned]
 
 
 class _NoKey:

@@ -31,9 +31,9 @@ class LikeDict(ABC):
     def keys(self) -> Iterable[Any]: ...
 
     def pop(self, entry: Any, default: Any = None) -> Any:
-        found = self.get(entry, default)
+        value = self.get(entry, default)
         self.remove(entry)
-        return found
+        return value
 
     def setdefault(self, entry: Any, default: Any) -> Any:
         if self.get(entry) is None:

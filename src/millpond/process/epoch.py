@@ -78,8 +78,8 @@ class Epoch:
         self.errors: list[pa.Table] = []
 
     def _bound(self, ask: Any) -> int:
-        found = ask(self.facts.watermark) if self.facts.watermark is not None else None
-        return NEVER if found is None else int(found)
+        bound = ask(self.facts.watermark) if self.facts.watermark is not None else None
+        return NEVER if bound is None else int(bound)
 
     def run(self, delta: pa.Table | None, control: pa.Table | None) -> StepResult:
         try:
@@ -108,11 +108,11 @@ class Epoch:
         )
 
     def _given(self, keys: KeySet) -> pa.Table | None:
-        given = self.binding.shape.schema
+        schema = self.binding.shape.schema
         if not self.op.latest:
-            return appended(given, self.op.schemas, self.parts)
+            return appended(schema, self.op.schemas, self.parts)
         table = self.ctx.table(f"{self.ctx.step}/out")
-        delta, changes = replaced(given, self.op.schema, self.parts, keys, table)
+        delta, changes = replaced(schema, self.op.schema, self.parts, keys, table)
         self.changes += changes
         return delta
 
@@ -121,18 +121,18 @@ class Epoch:
     def _open_timers(self) -> dict[str, DueTimers]:
         if not self.timed:
             return {}
-        found = {}
+        timers = {}
         for clock in ("event", "processing"):
             if self.limits[clock] > NEVER:
                 opened = open_due(self.ctx, self.ctx.step, clock, self.limits[clock])
                 self.changes += opened.moved
                 self.drops += opened.drops
-                found[clock] = opened
-        return found
+                timers[clock] = opened
+        return timers
 
     def _open_sweeps(self) -> dict[str, pa.Table]:
         """By state, the entries whose time to live ended in buckets that have passed completely."""
-        found = {}
+        sweeps = {}
         for state in self.op.states:
             if state.ttl is None or (bound := self.limits[state.ttl.clock]) == NEVER:
                 continue
@@ -140,8 +140,8 @@ class Epoch:
             passed = wheel.open(lambda name, end: self.ctx.table(name, below_bucket=end), bound)
             self.drops += passed.drops
             if passed.rows is not None:
-                found[state.name] = passed.rows
-        return found
+                sweeps[state.name] = passed.rows
+        return sweeps
 
     # -- keys and rows ------------------------------------------------------------------
 
@@ -218,11 +218,11 @@ class Epoch:
         states = [
             (s, ColumnHandle(s, self.ctx.table(f"{self.ctx.step}/{s.name}"), mine)) for s in self.op.states
         ]
-        found = run_lanes(self.op.code, states, self.op.schema, rows, some)
-        if found is None:
+        result = run_lanes(self.op.code, states, self.op.schema, rows, some)
+        if result is None:
             return None
-        self.changes += found.changes
-        self.parts[MAIN].append(found.part(self.op.latest))
+        self.changes += result.changes
+        self.parts[MAIN].append(result.part(self.op.latest))
         done = np.zeros(len(keys), np.bool_)
         done[some.keys] = True
         return done
@@ -299,19 +299,19 @@ class Epoch:
         )
 
     def _handles(self, keys: KeySet, clocks: Times) -> dict[str, Handle]:
-        found: dict[str, Handle] = {}
+        handles: dict[str, Handle] = {}
         for state in self.op.keyed_states:
             table = self.ctx.table(f"{self.ctx.step}/{state.name}")
             swept = None
             if state.ttl is not None:
                 swept = self.specs[sweep_name(self.ctx.step, state.name, state.sweep_tier)]
             home = Home(state, self.ctx.step, table, swept, keys, clocks, lambda n: _key_text(keys, n))
-            found[state.name] = handle_of(home)
-        return found
+            handles[state.name] = handle_of(home)
+        return handles
 
     def _swift(self, handles: Mapping[str, Handle], starts: list[int]) -> Swift:
         """Make cells for the states that can have one."""
-        kept = never_emptied(self.op.code) if self.vectorized else frozenset[str]()
+        never_empty = never_emptied(self.op.code) if self.vectorized else frozenset[str]()
         always = always_set(self.op.code) if self.vectorized and not self.timed else frozenset[str]()
         shared: dict[str, Shared] = {}
         ready = np.diff(starts) > 0
@@ -319,7 +319,7 @@ class Epoch:
         for name, handle in handles.items():
             if not isinstance(handle, ValueHandle):
                 continue
-            both = handle.shared(name not in kept, name in always)
+            both = handle.shared(name not in never_empty, name in always)
             if both is None:
                 continue
             shared[name] = both

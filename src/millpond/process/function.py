@@ -64,25 +64,25 @@ class Code:
 
     def where(self, method: str) -> Callable[..., Any]:
         """The function whose lines an error should name."""
-        found: Callable[..., Any] = (
+        target: Callable[..., Any] = (
             getattr(self.target, method) if isinstance(self.target, Process) else self.target
         )
-        return found
+        return target
 
     def bound(self, handles: Mapping[str, Any]) -> Mapping[str, Callable[..., Any]]:
         """The methods by name, with the states bound."""
-        given = {attribute: handles[state] for attribute, state in self.states}
+        attributes = {attribute: handles[state] for attribute, state in self.states}
         if isinstance(self.target, Process):
             mine = copy.copy(self.target)
-            for attribute, handle in given.items():
+            for attribute, handle in attributes.items():
                 object.__setattr__(mine, attribute, handle)
-            object.__setattr__(mine, STATES, frozenset(given))
+            object.__setattr__(mine, STATES, frozenset(attributes))
             return {
                 method: getattr(mine, method)
                 for method in ("on_row", "on_timer", "on_control", "on_control_removed")
                 if self.has(method)
             }
-        return {"on_row": _with_states(self.target, given)}
+        return {"on_row": _with_states(self.target, attributes)}
 
 
 def _with_states(function: Callable[..., Any], handles: Mapping[str, Any]) -> Callable[..., Any]:
@@ -95,9 +95,9 @@ def _with_states(function: Callable[..., Any], handles: Mapping[str, Any]) -> Ca
     if list(handles) == positional and all(
         parameters[name].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for name in positional
     ):
-        given = tuple(handles.values())
-        if len(given) == 1:
-            (only,) = given
+        states = tuple(handles.values())
+        if len(states) == 1:
+            (only,) = states
             return lambda row, ctx: function(row, only)
-        return lambda row, ctx: function(row, *given)
+        return lambda row, ctx: function(row, *states)
     return lambda row, ctx: function(row, **handles)

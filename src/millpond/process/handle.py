@@ -158,5 +158,5 @@ def instants(us: Ints) -> pa.Array:
 
 def micros(rows: pa.Table, column: str) -> list[int]:
     """Expiry times; rows written before the state had a time to live have none."""
-    found: list[int] = one_chunk(rows.column(column)).cast(pa.int64()).fill_null(FOREVER).to_numpy().tolist()
-    return found
+    times: list[int] = one_chunk(rows.column(column)).cast(pa.int64()).fill_null(FOREVER).to_numpy().tolist()
+    return times

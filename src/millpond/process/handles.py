@@ -32,22 +32,22 @@ def handle_of(home: Home) -> Handle:
     return (with_result(kind) if results else kind)(home)
 
 
-def sweep(state: StateSpec, handle: Any, over: pa.Table, keys: KeySet) -> None:
+def sweep(state: StateSpec, handle: Any, expired: pa.Table, keys: KeySet) -> None:
     """Remove what has expired; values that were renewed since stay."""
-    if not over.num_rows:
+    if not expired.num_rows:
         return
-    numbers = _numbers(keys, over).tolist()
+    numbers = _numbers(keys, expired).tolist()
     if state.kind == "value":
         for number in sorted(set(numbers)):
             handle.sweep(number)
     elif state.kind == "list":
         places: dict[int, set[int]] = {}
-        for number, position in zip(numbers, python_values(over.column(POSITION)), strict=True):
+        for number, position in zip(numbers, python_values(expired.column(POSITION)), strict=True):
             places.setdefault(number, set()).add(position)
         for number, positions in sorted(places.items()):
             handle.sweep(number, sorted(positions, reverse=True))
     else:
-        for number, entry in zip(numbers, python_values(over.column(ENTRY)), strict=True):
+        for number, entry in zip(numbers, python_values(expired.column(ENTRY)), strict=True):
             handle.sweep(number, entry)
 
 
@@ -58,7 +58,7 @@ def _numbers(keys: KeySet, rows: pa.Table) -> Ints:
         return np.zeros(rows.num_rows, np.int64)
     both = pa.concat_tables([keys.columns, rows.select(key).cast(keys.columns.schema)])
     hashes = np.concatenate([keys.hashes, one_chunk(rows.column(HASH)).to_numpy()])
-    together = KeySet.of(both, key, hashes)
-    place = np.empty(len(together), np.int64)
-    place[together.inverse[: len(keys)]] = np.arange(len(keys))
-    return place[together.inverse[len(keys) :]]
+    all_keys = KeySet.of(both, key, hashes)
+    positions = np.empty(len(all_keys), np.int64)
+    positions[all_keys.inverse[: len(keys)]] = np.arange(len(keys))
+    return positions[all_keys.inverse[len(keys) :]]

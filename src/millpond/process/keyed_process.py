@@ -61,16 +61,16 @@ class KeyedProcess(Declared, ShowsFailedRows, FiresByTime, EvolvesState):
         )
         control = tuple(others[0].schema.names) if others else ()
         facts = ProcessFacts(tuple(shape.schema.names), control, shape.time, shape.watermark, aware)
-        given = self.given(key)
-        check_names(given.names, step)
+        output = self.given(key)
+        check_names(output.names, step)
         placements = (by_key(*self.key), *(BROADCAST for _ in others))
         if not self.latest:
             return Binding(
-                Shape(given, append_only=True), placements, tuple(tables), wakes=tuple(woken), extra=facts
+                Shape(output, append_only=True), placements, tuple(tables), wakes=tuple(woken), extra=facts
             )
-        out = TableSpec(f"{step}/out", given, self.key)
+        out = TableSpec(f"{step}/out", output, self.key)
         return Binding(
-            Shape(given, append_only=False, key=self.key),
+            Shape(output, append_only=False, key=self.key),
             placements,
             (*tables, out),
             view=out.name,
@@ -143,10 +143,10 @@ class KeyedProcess(Declared, ShowsFailedRows, FiresByTime, EvolvesState):
 
     def requires(self, binding: Binding, needed: frozenset[str]) -> tuple[frozenset[str], ...]:
         facts: ProcessFacts = binding.extra
-        found = [frozenset([*facts.columns, ORIGIN])]
+        columns_needed = [frozenset([*facts.columns, ORIGIN])]
         if len(binding.placements) > 1:
-            found.append(frozenset([*facts.control, ORIGIN]))
-        return tuple(found)
+            columns_needed.append(frozenset([*facts.control, ORIGIN]))
+        return tuple(columns_needed)
 
     def reads(self, binding: Binding) -> frozenset[str] | None:
         facts: ProcessFacts = binding.extra

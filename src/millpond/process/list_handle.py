@@ -81,14 +81,14 @@ class ListHandle(Handle):
 
     def __getitem__(self, which: int) -> Any:
         length = len(self)
-        place = which + length if which < 0 else which
-        if not 0 <= place < length:
+        index = which + length if which < 0 else which
+        if not 0 <= index < length:
             raise IndexError(f"list state {self._home.spec.name!r} has {length} items, asked for {which}")
         cell = self._cell()
         before = length - len(cell.items)
-        if place >= before:
-            return cell.items[place - before]
-        at = cell.first - before + place
+        if index >= before:
+            return cell.items[index - before]
+        at = cell.first - before + index
         return self._fetch(at, at)[0][0]
 
     def last(self, n: int) -> list[Any]:
@@ -194,13 +194,13 @@ class ListHandle(Handle):
     def _expire(self, cell: _List) -> None:
         """Drop expired items: all items live equally long, so these are the oldest."""
         now = self._now()
-        over = next((n for n, end in enumerate(cell.ends) if end > now), len(cell.ends))
+        expired = next((n for n, end in enumerate(cell.ends) if end > now), len(cell.ends))
         before = 0 if cell.is_complete else cell.first - self._start(cell)
         ends, cell.ends = cell.ends, []  # so that nothing inside compares them with the clock
         try:
-            self._drop(before + over)
+            self._drop(before + expired)
         finally:
-            cell.ends = ends[over:]
+            cell.ends = ends[expired:]
 
     def _open(self) -> _List:
         home = self._home
@@ -274,7 +274,7 @@ class ListHandle(Handle):
             positions += range(cell.first + fresh, cell.first + fresh + len(added))
             values += added
             ends += cell.ends[fresh:]
-        found = []
+        changes_made = []
         spec = home.table.spec
         if values:
             at_keys = np.array(keys)
@@ -282,15 +282,15 @@ class ListHandle(Handle):
             order = pa.array(positions, pa.int64())
             if home.spec.ttl is not None:
                 arrays.append(instants(np.array(ends, np.int64)))
-                found += end_rows(home, at_keys, {POSITION: order}, arrays[-1])
+                changes_made += end_rows(home, at_keys, {POSITION: order}, arrays[-1])
             rows = rows_of(
                 home, at_keys, [order, *arrays], (POSITION, *spec.rest), np.ones(len(keys), np.bool_)
             )
-            found.append(Change(spec.name, rows, True))
+            changes_made.append(Change(spec.name, rows, True))
         if gone:
             at_keys, where = np.concatenate(gone_keys), np.concatenate(gone)
             nothing = [pa.nulls(len(where), spec.schema.field(n).type) for n in spec.rest]
             dead = np.zeros(len(where), np.bool_)
             rows = rows_of(home, at_keys, [pa.array(where), *nothing], (POSITION, *spec.rest), dead)
-            found.append(Change(spec.name, rows, True))
-        return found
+            changes_made.append(Change(spec.name, rows, True))
+        return changes_made

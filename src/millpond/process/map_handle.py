@@ -56,12 +56,12 @@ class MapHandle(Handle, LikeDict):
 
     def get(self, entry: Any, default: Any = None) -> Any:
         cell = self._cell()
-        found = cell.changed.get(entry)
-        if found is None:
-            found = cell.loaded.get(entry)
-            if found is None and not cell.is_complete and entry not in cell.loaded:
-                found = self._fetch(cell, entry)
-        if found is None or found is GONE:
+        changed = cell.changed.get(entry)
+        if changed is None:
+            changed = cell.loaded.get(entry)
+            if changed is None and not cell.is_complete and entry not in cell.loaded:
+                changed = self._fetch(cell, entry)
+        if changed is None or changed is GONE:
             return default
         ttl = self._home.spec.ttl
         if ttl is not None:
@@ -69,10 +69,10 @@ class MapHandle(Handle, LikeDict):
                 return default
             if ttl.reset == "read" or cell.ends[entry] == FOREVER:
                 cell.ends[entry] = self._until()
-                cell.changed[entry] = found
+                cell.changed[entry] = changed
         if self._home.spec.mutable:
-            cell.changed[entry] = found
-        return found
+            cell.changed[entry] = changed
+        return changed
 
     def put(self, entry: Any, value: Any) -> None:
         if entry is None or value is None:
@@ -86,10 +86,10 @@ class MapHandle(Handle, LikeDict):
         self._cell().changed[entry] = GONE
 
     def __getitem__(self, entry: Any) -> Any:
-        found = self.get(entry)
-        if found is None:
+        value = self.get(entry)
+        if value is None:
             raise KeyError(entry)
-        return found
+        return value
 
     __setitem__ = put
     __delitem__ = remove
@@ -162,13 +162,13 @@ class MapHandle(Handle, LikeDict):
 
     def _take(self, cell: _Map, rows: pa.Table) -> list[Any]:
         entries = python_values(rows.column(ENTRY))
-        for place, (entry, value) in enumerate(
+        for index, (entry, value) in enumerate(
             zip(entries, decode(self._home.spec, rows, self._home.step), strict=True)
         ):
             if entry not in cell.loaded:
                 cell.loaded[entry] = value
                 if self._home.spec.ttl is not None and entry not in cell.ends:
-                    cell.ends[entry] = micros(rows, EXPIRES)[place]
+                    cell.ends[entry] = micros(rows, EXPIRES)[index]
         return entries
 
     def sweep(self, at: int, entry: Any) -> None:
@@ -220,16 +220,18 @@ class MapHandle(Handle, LikeDict):
         at_keys, alive = np.array(keys), np.array(there)
         order = encode_entries(home, entries, keys)
         holders = at_keys[alive]
-        place = pa.array(np.cumsum(alive) - 1, mask=~alive)
+        positions = pa.array(np.cumsum(alive) - 1, mask=~alive)
         arrays = encode(home.spec, values, home.step, lambda n: home.tell(int(holders[n])))
-        found = []
+        changes_made = []
         if home.spec.ttl is not None:
             arrays.append(instants(np.array(ends, np.int64)))
-            found += end_rows(home, holders, {ENTRY: order.filter(pa.array(alive))}, arrays[-1])
-        arrays = [a.take(place) for a in arrays]
+            changes_made += end_rows(home, holders, {ENTRY: order.filter(pa.array(alive))}, arrays[-1])
+        arrays = [a.take(positions) for a in arrays]
         names = (ENTRY, *home.table.spec.rest)
-        found.append(Change(home.table.spec.name, rows_of(home, at_keys, [order, *arrays], names, alive)))
-        return found
+        changes_made.append(
+            Change(home.table.spec.name, rows_of(home, at_keys, [order, *arrays], names, alive))
+        )
+        return changes_made
 
 
 def encode_entries(home: Home, entries: list[Any], keys: list[int]) -> pa.Array:

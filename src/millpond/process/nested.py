@@ -43,8 +43,8 @@ def rebuilt(hint: Any) -> Rebuilt | None:
     if origin is typing.Annotated or origin in (typing.Required, typing.NotRequired, typing.Final):
         return rebuilt(args[0])
     if origin in (typing.Union, types.UnionType):
-        given = [arg for arg in args if arg is not types.NoneType]
-        return rebuilt(given[0]) if len(given) == 1 else None
+        types_left = [arg for arg in args if arg is not types.NoneType]
+        return rebuilt(types_left[0]) if len(types_left) == 1 else None
     if origin is tuple:
         return Rebuilt("tuple", of=rebuilt(args[0]))
     if origin in _LISTS or origin in _MAPS:

@@ -54,22 +54,22 @@ class ProcessOutput:
         """The items as columns, without those of the keys to skip; raises if any does not fit."""
         items, sizes = self.items, np.diff(self.ends, prepend=0)
         if skip:
-            kept = ~np.isin(keys, list(skip))
-            items = [items[n] for n in np.flatnonzero(np.repeat(kept, sizes)).tolist()]
-            keys, sizes = keys[kept], sizes[kept]
+            is_kept = ~np.isin(keys, list(skip))
+            items = [items[n] for n in np.flatnonzero(np.repeat(is_kept, sizes)).tolist()]
+            keys, sizes = keys[is_kept], sizes[is_kept]
         if not self.latest:
             return OutputColumns(columns(items, self.schema))
         there = np.array([item is not None for item in items], np.bool_)
         arrays = columns([item for item in items if item is not None], self.schema)
         last = np.cumsum(sizes)[sizes > 0] - 1
-        place = (np.cumsum(there) - 1)[last][there[last]]
-        return OutputColumns([a.take(pa.array(place)) for a in arrays], keys[sizes > 0], there[last])
+        positions = (np.cumsum(there) - 1)[last][there[last]]
+        return OutputColumns([a.take(pa.array(positions)) for a in arrays], keys[sizes > 0], there[last])
 
     def misfits(self, keys: Ints) -> set[int]:
         """The keys of items that do not fit."""
         owners = np.repeat(keys, np.diff(self.ends, prepend=0)).tolist()
-        given = [(n, i) for n, i in zip(owners, self.items, strict=True) if not self.latest or i is not None]
-        return {given[n][0] for n in misfits([item for _, item in given], self.schema)}
+        items = [(n, i) for n, i in zip(owners, self.items, strict=True) if not self.latest or i is not None]
+        return {items[n][0] for n in misfits([item for _, item in items], self.schema)}
 
 
 class Outputs(dict[str, ProcessOutput]):
@@ -143,10 +143,10 @@ def check_fits(item: Any, schema: pa.Schema) -> None:
 
 def misfits(items: Sequence[Any], schema: pa.Schema) -> list[int]:
     """The numbers of the rows that do not fit."""
-    found = []
+    wrong = []
     for number, item in enumerate(items):
         try:
             check_fits(item, schema)
         except NOT_ARROW:
-            found.append(number)
-    return found
+            wrong.append(number)
+    return wrong

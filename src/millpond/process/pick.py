@@ -37,9 +37,9 @@ class Pick:
             return StepResult()
         mine = delta.filter(pc.equal(delta.column(OUTPUT), self.side))
         columns = {n: side_column(self.side, n) for n in self.schema.names}
-        kept = {n: mine.column(c) for n, c in columns.items() if c in mine.column_names}
+        own_columns = {n: mine.column(c) for n, c in columns.items() if c in mine.column_names}
         if WEIGHT in mine.column_names:
-            kept[WEIGHT] = mine.column(WEIGHT)
-        elif not kept:
-            kept[WEIGHT] = pa.array([1] * mine.num_rows, pa.int64())
-        return StepResult(pa.table(kept))
+            own_columns[WEIGHT] = mine.column(WEIGHT)
+        elif not own_columns:
+            own_columns[WEIGHT] = pa.array([1] * mine.num_rows, pa.int64())
+        return StepResult(pa.table(own_columns))

@@ -38,8 +38,8 @@ def plain_rows(delta: pa.Table) -> pa.Table:
 def arrival_order(rows: pa.Table) -> Ints:
     """A number for each row that rises in the order of arrival; of all columns, where there is no origin."""
     if ORIGIN in rows.column_names:
-        found: Ints = one_chunk(rows.column(ORIGIN)).to_numpy()
-        return found
+        origins: Ints = one_chunk(rows.column(ORIGIN)).to_numpy()
+        return origins
     shown = visible(rows.drop_columns([HASH]) if HASH in rows.column_names else rows)
     perm, _ = arrange([one_chunk(c) for c in shown.columns], rows.num_rows)
     rank = np.empty(len(perm), np.int64)
@@ -100,5 +100,5 @@ class Ordered:
 
     def times(self, column: str) -> list[int]:
         """Event times of the rows in microseconds."""
-        found: list[int] = micros(self.rows.column(column))[0][self.order].tolist()
-        return found
+        micros_of_rows: list[int] = micros(self.rows.column(column))[0][self.order].tolist()
+        return micros_of_rows

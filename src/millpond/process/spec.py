@@ -116,17 +116,17 @@ class StateSpec:
     @property
     def defaults(self) -> tuple[tuple[str, Any], ...]:
         """The values of a record's fields in rows that were written before the fields were added."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         if self.record is not None and dataclasses.is_dataclass(self.record):
             for f in dataclasses.fields(self.record):
                 if _given(f.default):
-                    found[f.name] = f.default
+                    values[f.name] = f.default
                 elif _given(f.default_factory):
                     make: Any = f.default_factory
-                    found[f.name] = make()
+                    values[f.name] = make()
         elif self.record is not None:
-            found = dict(getattr(self.record, "_field_defaults", {}))
-        return tuple((name, value) for name, value in found.items() if value is not None)
+            values = dict(getattr(self.record, "_field_defaults", {}))
+        return tuple((name, value) for name, value in values.items() if value is not None)
 
 
 def _given(default: Any) -> bool:

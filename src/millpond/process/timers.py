@@ -70,10 +70,10 @@ class DueTimers:
 
 
 def open_due(ctx: Context, step: str, clock: Clock, bound: int) -> DueTimers:
-    found = wheel(step, clock).open(lambda name, end: ctx.table(name, below_bucket=end), bound)
+    due = wheel(step, clock).open(lambda name, end: ctx.table(name, below_bucket=end), bound)
     nothing = pa.table({})
-    moved = _placed(step, clock, nothing if found.later is None else found.later, bound)
-    return DueTimers(nothing if found.rows is None else found.rows, tuple(moved), found.drops)
+    moved = _placed(step, clock, nothing if due.later is None else due.later, bound)
+    return DueTimers(nothing if due.rows is None else due.rows, tuple(moved), due.drops)
 
 
 def _placed(step: str, clock: str, rows: pa.Table, bound: int) -> list[Change]:
@@ -112,10 +112,12 @@ class Timers:
             return
         asked = KeySet.of(due, self._table.spec.key, due.column(HASH).to_numpy())
         numbers = self._numbers(asked)
-        held = self._table.lookup(asked)
-        names = python_values(held.table.column(TIMER))
-        for place, name, at in zip(held.key_index.tolist(), names, _micros(held.table).tolist(), strict=True):
-            self._before.setdefault(int(numbers[place]), {})[name] = at
+        stored = self._table.lookup(asked)
+        names = python_values(stored.table.column(TIMER))
+        for number_of_key, name, at in zip(
+            stored.key_index.tolist(), names, _micros(stored.table).tolist(), strict=True
+        ):
+            self._before.setdefault(int(numbers[number_of_key]), {})[name] = at
         for number in numbers.tolist():
             self._before.setdefault(number, {})
         fired = zip(
@@ -135,9 +137,9 @@ class Timers:
             return np.zeros(len(asked), np.int64)
         hashes = np.concatenate([self._keys.hashes, asked.hashes])
         all_keys = KeySet.of(both, both.column_names, hashes)
-        place = np.empty(len(all_keys), np.int64)
-        place[all_keys.inverse[: len(self._keys)]] = np.arange(len(self._keys))
-        return place[all_keys.inverse[len(self._keys) :]]
+        positions = np.empty(len(all_keys), np.int64)
+        positions[all_keys.inverse[: len(self._keys)]] = np.arange(len(self._keys))
+        return positions[all_keys.inverse[len(self._keys) :]]
 
     def _push(self, number: int, name: str, at: int) -> None:
         clock = name.partition(":")[0]
@@ -169,8 +171,8 @@ class Timers:
         if before is None:
             keys = some_keys(self._keys, np.array([self.at]), self._keys.columns.column_names)
             rows = self._table.lookup(keys).table
-            found = zip(python_values(rows.column(TIMER)), _micros(rows).tolist(), strict=True)
-            before = self._before[self.at] = dict(found)
+            pairs = zip(python_values(rows.column(TIMER)), _micros(rows).tolist(), strict=True)
+            before = self._before[self.at] = dict(pairs)
         return before.get(full)
 
     # -- called by the batch loop ----------------------------------------------------
@@ -202,11 +204,11 @@ class Timers:
         )
 
     def restore(self, saved: Any) -> None:
-        for place, value in ((self.armed, saved[0]), (self._changed, saved[1])):
+        for timers, value in ((self.armed, saved[0]), (self._changed, saved[1])):
             if value is None:
-                place.pop(self.at, None)
+                timers.pop(self.at, None)
             else:
-                place[self.at] = value
+                timers[self.at] = value
 
     def changes(self, skip: Bools) -> list[Change]:
         keys: list[int] = []
@@ -238,13 +240,13 @@ class Timers:
             pa.array(alive.astype(np.int64)),
         ]
         rows = pa.table(columns, names=[*key.column_names, TIMER, AT, HASH, WEIGHT])
-        found = [Change(self._table.spec.name, rows, True)]
+        changes_made = [Change(self._table.spec.name, rows, True)]
         live = rows.filter(pa.array(alive))
         clocks = np.array([n.partition(":")[0] for n, a in zip(names, there, strict=True) if a])
         for clock in CLOCKS:
             mine = live.filter(pa.array(clocks == clock)) if live.num_rows else live
-            found += _placed(self._step, clock, mine, self._limits[clock])
-        return found
+            changes_made += _placed(self._step, clock, mine, self._limits[clock])
+        return changes_made
 
 
 def _micros(rows: pa.Table) -> Ints:

@@ -48,12 +48,12 @@ class ValueHandle(NotItsValue, Handle):
 
     @property
     def value(self) -> Any:
-        found = self._values[self.at]
-        if found is None:
+        current = self._values[self.at]
+        if current is None:
             return self._absent()
         if self._eager:
             self._touched[self.at] = 1
-        return found
+        return current
 
     @value.setter
     def value(self, value: Any) -> None:
@@ -94,13 +94,13 @@ class ValueHandle(NotItsValue, Handle):
     def add(self, item: Any) -> None:
         """Add one item to a reducing or aggregating state."""
         adds = self._adds()
-        held = self._values[self.at] if self._home.spec.ttl is None else self._value_now()
-        if held is None:
+        value_before = self._values[self.at] if self._home.spec.ttl is None else self._value_now()
+        if value_before is None:
             if adds.create is None:
                 self.value = item
                 return
-            held = adds.create()
-        self.value = adds.add(held, item)
+            value_before = adds.create()
+        self.value = adds.add(value_before, item)
 
     def _adds(self) -> Any:
         adds = self._home.spec.adds
@@ -140,21 +140,26 @@ class ValueHandle(NotItsValue, Handle):
         if not write.any():
             return []
         if not write.all():
-            kept = pa.array(np.flatnonzero(write))
-            arrays, rows, there = [a.take(kept) for a in arrays], rows[write], there[write]
-        found = [Change(home.table.spec.name, rows_of(home, rows, arrays, home.table.spec.rest, there), True)]
-        return found + self._ends(rows, arrays, there)
+            written = pa.array(np.flatnonzero(write))
+            arrays, rows, there = [a.take(written) for a in arrays], rows[write], there[write]
+        changes_made = [
+            Change(home.table.spec.name, rows_of(home, rows, arrays, home.table.spec.rest, there), True)
+        ]
+        return changes_made + self._ends(rows, arrays, there)
 
     def _encoded(self, rows: Ints, values: list[Any], there: Bools) -> list[pa.Array]:
         home = self._home
         if there.all():
             return encode(home.spec, values, home.step, lambda n: home.tell(int(rows[n])))
-        kept = np.flatnonzero(there)
+        indices = np.flatnonzero(there)
         arrays = encode(
-            home.spec, [values[i] for i in kept.tolist()], home.step, lambda n: home.tell(int(rows[kept[n]]))
+            home.spec,
+            [values[i] for i in indices.tolist()],
+            home.step,
+            lambda n: home.tell(int(rows[indices[n]])),
         )
-        place = np.cumsum(there) - 1
-        return [a.take(pa.array(place, mask=~there)) for a in arrays]
+        positions = np.cumsum(there) - 1
+        return [a.take(pa.array(positions, mask=~there)) for a in arrays]
 
     def _ends(self, rows: Ints, arrays: list[pa.Array], there: Bools) -> list[Change]:
         return []
@@ -168,8 +173,8 @@ def with_result(kind: type[ValueHandle]) -> type[ValueHandle]:
 
         @property
         def value(self) -> Any:
-            held = self._value_now()
-            if held is None:
+            current = self._value_now()
+            if current is None:
                 return self._default
             return self._adds().result(super().value)
 
@@ -209,8 +214,8 @@ class LivingValueHandle(ValueHandle):
         self._touched[self.at] = 1
 
     def _value_now(self) -> Any:
-        found = self._values[self.at]
-        if found is None:
+        current = self._values[self.at]
+        if current is None:
             return None
         end = self._ends_at[self.at]
         if end == FOREVER:  # written before the state had a time to live, which starts now
@@ -218,7 +223,7 @@ class LivingValueHandle(ValueHandle):
             self._touched[self.at] = 1
         elif end <= self._now():  # for this row; a row with an earlier time may follow
             return None
-        return found
+        return current
 
     def _absent(self) -> Any:
         if self._make is not None:
@@ -251,22 +256,22 @@ class LivingValueHandle(ValueHandle):
         return [*super()._encoded(rows, values, there), instants(ends)]
 
     def _ends(self, rows: Ints, arrays: list[pa.Array], there: Bools) -> list[Change]:
-        kept = np.flatnonzero(there)
-        ends = arrays[-1].take(pa.array(kept))
-        return end_rows(self._home, rows[kept], {}, ends)
+        present = np.flatnonzero(there)
+        ends = arrays[-1].take(pa.array(present))
+        return end_rows(self._home, rows[present], {}, ends)
 
 
-def _some(rows: pa.Table, found: Bools) -> pa.Table:
-    return rows if found.all() else rows.filter(pa.array(found))
+def _some(rows: pa.Table, is_found: Bools) -> pa.Table:
+    return rows if is_found.all() else rows.filter(pa.array(is_found))
 
 
-def _spread(values: list[Any], found: Bools) -> list[Any]:
+def _spread(values: list[Any], is_found: Bools) -> list[Any]:
     """Put the values at the places of the keys that have one, None elsewhere."""
-    if len(values) == len(found):
+    if len(values) == len(is_found):
         return values
-    spread: list[Any] = [None] * len(found)
-    for place, value in zip(np.flatnonzero(found).tolist(), values, strict=True):
-        spread[place] = value
+    spread: list[Any] = [None] * len(is_found)
+    for index, value in zip(np.flatnonzero(is_found).tolist(), values, strict=True):
+        spread[index] = value
     return spread
 
 

@@ -47,9 +47,9 @@ def _decoded(spec: StateSpec, table: pa.Table) -> list[Any]:
     if spec.form == "scalar":
         return columns[0] if spec.rebuilt is None else _made(spec.rebuilt, columns[0])
     inner = dict(spec.rebuilt.fields) if spec.rebuilt is not None else {}
-    for place, name in enumerate(spec.fields.names):
+    for index, name in enumerate(spec.fields.names):
         if (of := inner.get(name)) is not None:
-            columns[place] = _made(of, columns[place])
+            columns[index] = _made(of, columns[index])
     make = _maker(spec.record, tuple(spec.fields.names))
     return [make(values) for values in zip(*columns, strict=True)]
 

@@ -92,8 +92,8 @@ def back_up(
     made = None
     for _ in range(TRIES):
         with _Pinned(reader, clock or SystemClock()) as pinned:
-            found = pinned.take(epoch)
-            made = None if found is None else _Copy(reader, target, found, pinned, on_progress).run()
+            taken = pinned.take(epoch)
+            made = None if taken is None else _Copy(reader, target, taken, pinned, on_progress).run()
         if made is not None:
             break
     if made is None:
@@ -171,16 +171,16 @@ class _Pinned:
         self._ranges = [(floor, wanted), *((e, e) for e in sorted(named))]
         self.renew()
         now = reader.head()  # read after the pins were written: this order makes them safe
-        kept = {e for e in named if is_retained(now, e)}
+        retained = {e for e in named if is_retained(now, e)}
         if not is_retained(now, wanted) or (floor < wanted and floor < now.floor):
             return None
         # the changes of a savepoint's epoch are computed against the epoch before it
-        before = {e - 1 for e in kept}
-        epochs = sorted({*kept, *before, *range(floor, wanted + 1)})
-        found = [history.find_manifest(reader.store, e) for e in epochs]
-        if any(m is None for e, m in zip(epochs, found, strict=True) if e not in before):
+        before = {e - 1 for e in retained}
+        epochs = sorted({*retained, *before, *range(floor, wanted + 1)})
+        manifests = [history.find_manifest(reader.store, e) for e in epochs]
+        if any(m is None for e, m in zip(epochs, manifests, strict=True) if e not in before):
             return None
-        return _Found(wanted, floor, tuple(m for m in found if m is not None), wanted == head.epoch)
+        return _Found(wanted, floor, tuple(m for m in manifests if m is not None), wanted == head.epoch)
 
     def _needed_from(self, manifest: Manifest) -> int:
         """The oldest epoch that the pond reads when it continues from this one."""
@@ -281,7 +281,7 @@ class _Copy:
         if not self._found.newest:
             return {}
         position = inbox.next_entry(head)
-        found: dict[str, bytes] = {}
+        files: dict[str, bytes] = {}
         for number in range(position, max(inbox.numbers(self._store), default=-1) + 1):
             try:
                 raw = self._store.get(inbox.entry_name(number))
@@ -290,8 +290,8 @@ class _Copy:
                     raise inbox.lost(number) from None
                 raise _Collected from None
             inbox.parse(number, raw)
-            found[inbox.entry_name(number)] = raw
-        return found
+            files[inbox.entry_name(number)] = raw
+        return files
 
     def _named(self) -> tuple[set[str], dict[str, str]]:
         """The files of this pond that the epochs need, and those of its parents with their new names."""
@@ -310,22 +310,22 @@ class _Copy:
     def _add(self, name: str, original: str, read: Callable[[], pa.Buffer]) -> None:
         """Copy a file unless it exists; a file that an interrupted backup left is verified."""
         self._pinned.renew()
-        found = self._known.get(name)
-        if found is None:
+        known = self._known.get(name)
+        if known is None:
             data = self._target.map(name) if name in self._there else read()
             check_file(original, data)
-            found = CopiedFile(name, original, data.size, file_digest(data))
+            known = CopiedFile(name, original, data.size, file_digest(data))
             if name not in self._there:
                 self._target.put_new(name, data)
-                self._copied.append(found)
+                self._copied.append(known)
         elif name not in self._there:
             raise DataError(
                 f"{name} of an earlier backup is missing",
                 detail=self._target.uri,
                 hint="back up to another place; earlier backups here cannot be restored",
             )
-        self._files.append(replace(found, original=original))
-        self._bytes += found.bytes
+        self._files.append(replace(known, original=original))
+        self._bytes += known.bytes
         if self._on_progress is not None:
             self._on_progress(CopyProgress(len(self._files), self._total, self._bytes))
 
@@ -356,9 +356,9 @@ def check_file(name: str, data: pa.Buffer) -> None:
             check_plan(name, data.to_pybytes())
         case _:
             file = PackedFile.open(name, data)
-            for place in range(len(file.entries)):
-                whole = file.stack(place)
-                (file.segment(place) if whole is None else whole).verified()
+            for index in range(len(file.entries)):
+                whole = file.stack(index)
+                (file.segment(index) if whole is None else whole).verified()
 
 
 def _own_name(name: str) -> str:

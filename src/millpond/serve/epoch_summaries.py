@@ -50,10 +50,10 @@ def summary(manifest: Manifest, savepoints: Mapping[str, int]) -> EpochSummary:
 def summaries(reader: Reader, last: int | None) -> tuple[list[EpochSummary], int]:
     """The newest readable epochs, newest last, and the total number."""
     head = reader.head()
-    kept = [e for e in history.epochs(reader.store) if is_retained(head, e)]
-    shown = kept if last is None else kept[max(0, len(kept) - last) :]
-    found = [history.find_manifest(reader.store, e) for e in shown]  # one may be collected meanwhile
-    return [summary(m, head.savepoints) for m in found if m is not None], len(kept)
+    retained = [e for e in history.epochs(reader.store) if is_retained(head, e)]
+    shown = retained if last is None else retained[max(0, len(retained) - last) :]
+    manifests = [history.find_manifest(reader.store, e) for e in shown]  # one may be collected meanwhile
+    return [summary(m, head.savepoints) for m in manifests if m is not None], len(retained)
 
 
 def bounds(manifest: Manifest) -> dict[str, datetime.datetime]:
@@ -68,20 +68,20 @@ def bounds(manifest: Manifest) -> dict[str, datetime.datetime]:
 
 def note(manifest: Manifest, savepoints: Mapping[str, int]) -> str | None:
     """What was special about the epoch, in a few words."""
-    found = [f"savepoint {name}" for name, e in savepoints.items() if e == manifest.epoch]
+    parts = [f"savepoint {name}" for name, e in savepoints.items() if e == manifest.epoch]
     if manifest.restores is not None:
-        found.append(f"back to epoch {manifest.restores}")
+        parts.append(f"back to epoch {manifest.restores}")
     if manifest.kind == "takeover":
-        found.append(f"taken over, token {manifest.token}")
+        parts.append(f"taken over, token {manifest.token}")
     if manifest.kind == "fork":
-        found.append(f"forked from epoch {manifest.metrics.get('parent_epoch')}")
+        parts.append(f"forked from epoch {manifest.metrics.get('parent_epoch')}")
     if manifest.kind == "change":
         came = ", ".join(manifest.metrics.get("came", ())) or "nothing"
         went = ", ".join(manifest.metrics.get("went", ())) or "nothing"
-        found.append(f"the program changed: {came} came, {went} went")
+        parts.append(f"the program changed: {came} came, {went} went")
     if "refused" in manifest.metrics:
-        found.append(str(manifest.metrics["refused"]))
+        parts.append(str(manifest.metrics["refused"]))
     merges = sum(r.kind == "merge" for r in manifest.added)
     if merges and manifest.restores is None:
-        found.append(f"{merges} merged runs")
-    return ", ".join(found) or None
+        parts.append(f"{merges} merged runs")
+    return ", ".join(parts) or None

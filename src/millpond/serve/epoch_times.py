@@ -12,11 +12,11 @@ def level_times(metrics: Mapping[str, Any]) -> list[list[int]]:
     >>> level_times({"tasks": [1, 2], "tasks_us": [5, 7, 9]})
     [[5], [7, 9]]
     """
-    times, found, at = list(metrics.get("tasks_us", ())), [], 0
+    times, levels, at = list(metrics.get("tasks_us", ())), [], 0
     for count in metrics.get("tasks", ()):
-        found.append(times[at : at + count])
+        levels.append(times[at : at + count])
         at += count
-    return found
+    return levels
 
 
 def level_ms(metrics: Mapping[str, Any]) -> list[float]:
@@ -64,5 +64,5 @@ def phase_ms(metrics: Mapping[str, Any], phase: str) -> float | None:
     if phase == "deliver":
         delivered = metrics.get("delivered")
         return None if not delivered else float(sum(one[3] for one in delivered.values()))
-    found = metrics.get("phases_ms", {}).get(phase)
-    return None if found is None else float(found)
+    phase_time = metrics.get("phases_ms", {}).get(phase)
+    return None if phase_time is None else float(phase_time)

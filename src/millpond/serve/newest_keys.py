@@ -56,8 +56,8 @@ class NewestKeys:
             size = newest.store.size(name)
             if size is None or size > FOLLOWED_BYTES_MAX:
                 return
-            found = history.find_manifest(newest.store, newest.epoch + 1)
-            if found is None or not self.committed(found):
+            following = history.find_manifest(newest.store, newest.epoch + 1)
+            if following is None or not self.committed(following):
                 return
 
     def committed(self, manifest: Manifest) -> bool:
@@ -106,9 +106,9 @@ class NewestKeys:
 
     def _rows(self, newest: Snapshot, spec: TableSpec) -> KeyRows:
         """The rows of a table: those of an older epoch, if it has the same runs."""
-        runs, kept = newest.runs(spec.name), self._tables.get(spec.name)
-        if kept is not None and list(kept[0]) == list(runs) and kept[1].is_of(spec):
-            return kept[1]
+        runs, cached = newest.runs(spec.name), self._tables.get(spec.name)
+        if cached is not None and list(cached[0]) == list(runs) and cached[1].is_of(spec):
+            return cached[1]
         made = newest.key_rows(spec)
         self._tables[spec.name] = runs, made
         self._tables.move_to_end(spec.name)
@@ -134,7 +134,7 @@ class NewestKeys:
         return store.size(manifest_name(epoch + 1)) is None and store.size(manifest_name(epoch)) is not None
 
 
-def _is_next(known: Manifest, found: Manifest) -> bool:
+def _is_next(known: Manifest, manifest: Manifest) -> bool:
     """Does an epoch follow another one, and say which runs of it were added and removed?"""
-    same = found.pond == known.pond and found.parent_nonce == known.nonce
-    return same and found.epoch == known.epoch + 1 and found.kind == "epoch"
+    same = manifest.pond == known.pond and manifest.parent_nonce == known.nonce
+    return same and manifest.epoch == known.epoch + 1 and manifest.kind == "epoch"

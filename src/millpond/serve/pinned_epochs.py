@@ -79,8 +79,8 @@ class PinnedEpochs:
                 return
             pinned.uses -= 1
             newest = max(self._held)
-            over = [e for e, h in self._held.items() if h.uses == 0 and e != newest]
-            released = [self._held.pop(e) for e in over]
+            unused = [e for e, h in self._held.items() if h.uses == 0 and e != newest]
+            released = [self._held.pop(e) for e in unused]
         self._release(released)
 
     def close(self) -> None:

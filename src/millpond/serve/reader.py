@@ -87,15 +87,15 @@ class Reader:
             known = None
         if known is not None and self._is_local and self._is_newest(known):
             return known
-        found = history.newer_head(self.store, known)
-        if found is None:
+        newer = history.newer_head(self.store, known)
+        if newer is None:
             refuse_backup(self.store)
             raise InvalidError(
                 "there is no pond here yet", detail=self.store.uri, hint="run the pipeline once: pond.drain()"
             )
-        history.require_not_older(self.store, found, seen)
-        self._newest = found
-        return found
+        history.require_not_older(self.store, newer, seen)
+        self._newest = newer
+        return newer
 
     def _is_newest(self, known: Manifest) -> bool:
         """Is a manifest still there, and none after it?  Asking for names is quicker than reading nothing."""
@@ -183,12 +183,12 @@ class Reader:
                 "an epoch is a number or the name of a savepoint",
                 detail=f"got {type(epoch).__name__} {epoch!r}",
             )
-        found = int(epoch)
-        if found > head.epoch or found < 0:
+        number = int(epoch)
+        if number > head.epoch or number < 0:
             raise InvalidError(
-                f"there is no epoch {found} yet", detail=f"the newest epoch is {head.epoch}", epoch=found
+                f"there is no epoch {number} yet", detail=f"the newest epoch is {head.epoch}", epoch=number
             )
-        return found
+        return number
 
     # -- names ---------------------------------------------------------------------
 
@@ -219,15 +219,15 @@ class Reader:
 
     def read(self, view: str, *, epoch: int | str | None = None) -> pa.Table:
         with self.pinned(epoch) as snapshot:
-            found, spec, columns = self._view(snapshot.manifest, view)
-            return found.shown(snapshot.scan(spec, columns))
+            view_of, spec, columns = self._view(snapshot.manifest, view)
+            return view_of.shown(snapshot.scan(spec, columns))
 
     def view_schema(self, view: str, *, epoch: int | str | None = None) -> pa.Schema:
         """The columns of a view and their types; no row is read."""
         with self.pinned(epoch) as snapshot:
-            found, spec, columns = self._view(snapshot.manifest, view)
+            view_of, spec, columns = self._view(snapshot.manifest, view)
             fields = [spec.schema.field(c) for c in columns]
-            return found.shown(pa.schema(fields).empty_table()).schema
+            return view_of.shown(pa.schema(fields).empty_table()).schema
 
     def rows_upper(self, view: str, *, epoch: int | str | None = None) -> int:
         """An upper bound of the rows that are stored for a view; no row is read."""
@@ -237,10 +237,10 @@ class Reader:
     def lookup(self, view: str, key: Any, *, epoch: int | str | None = None) -> pa.Table:
         """The rows of one key, or of many: a value, a dict, a list of them, or a table of keys."""
         with self.pinned(epoch) as snapshot:
-            found, spec, columns = self._view(snapshot.manifest, view)
-            held = {shown: name for shown, name in found.columns}
-            return found.shown(
-                snapshot.lookup(spec, keys_table(spec, _with_stored_names(key, held)), columns)
+            view_of, spec, columns = self._view(snapshot.manifest, view)
+            stored_name = {shown: name for shown, name in view_of.columns}
+            return view_of.shown(
+                snapshot.lookup(spec, keys_table(spec, _with_stored_names(key, stored_name)), columns)
             )
 
     def diff(self, view: str, e1: int | str, e2: int | str) -> pa.Table:
@@ -296,23 +296,23 @@ class Reader:
                 time.sleep(poll_s)
                 continue
             last = min(head.epoch, at + CHANGES_EPOCHS)
-            found = self._changes(view, at, last, head)
-            at = found[-1].epoch if found else last
-            yield from (delta for delta in found if delta.table.num_rows)
+            deltas = self._changes(view, at, last, head)
+            at = deltas[-1].epoch if deltas else last
+            yield from (delta for delta in deltas if delta.table.num_rows)
 
     def require_no_sink_retracts(self, head: Manifest, epoch: int) -> None:
         """Refuse a rollback to an epoch if an append-only sink has delivered later rows."""
         with self.pinned_range(epoch, head.epoch) as (then, now):
-            found = sinks_that_would_retract(now, then, self.plan_of)
-        if found:
-            raise refusal(found, epoch)
+            retracting = sinks_that_would_retract(now, then, self.plan_of)
+        if retracting:
+            raise refusal(retracting, epoch)
 
     def _changes(self, view: str, at: int, last: int, head: Manifest) -> list[Delta]:
         """The changes of the epochs after `at`: at least one epoch, and about CHANGES_BYTES at most.
 
         Nothing if the view was created after `last`.
         """
-        found: list[Delta] = []
+        deltas: list[Delta] = []
         with self.pinned_range(at, last) as (_, after):
             if view not in self.plan_of(after.manifest).views:
                 self._view(head, view)
@@ -323,9 +323,9 @@ class Reader:
             while at < last and size < CHANGES_BYTES:
                 at += 1
                 rows = view_changes(after.at(at), view, self.plan_of)
-                found.append(Delta(at, nothing if rows is None else rows))
+                deltas.append(Delta(at, nothing if rows is None else rows))
                 size += 0 if rows is None else rows.nbytes
-        return found
+        return deltas
 
     @contextlib.contextmanager
     def pinned_range(
@@ -356,8 +356,8 @@ class Reader:
             rows = snapshot.table(ERRORS_SPEC).scan(names).select([*names, WEIGHT])
             rows = rows.rename_columns([*names, "weight"])
             if view is not None:
-                found, _, _ = self._view(snapshot.manifest, view)
-                steps = upstream(self.plan_of(snapshot.manifest), found.step)
+                view_of, _, _ = self._view(snapshot.manifest, view)
+                steps = upstream(self.plan_of(snapshot.manifest), view_of.step)
                 rows = rows.filter(pa.compute.is_in(rows.column("step"), pa.array(sorted(steps))))
             return with_readable_reasons(rows)
 
@@ -369,11 +369,11 @@ class Reader:
             spec = specs.get(f"{step}/late")
             if spec is None:
                 keep = [name.removesuffix("/late") for name in specs if name.endswith("/late")]
-                near = f"{step}.watermark"
+                with_suffix = f"{step}.watermark"
                 raise InvalidError(
                     f"step {step!r} keeps no late rows",
                     detail=f"steps that keep late rows are {', '.join(keep) or 'none'}",
-                    hint=f"did you mean {near!r}?" if near in keep else nearest(step, keep),
+                    hint=f"did you mean {with_suffix!r}?" if with_suffix in keep else nearest(step, keep),
                 )
             return snapshot.scan(spec, spec.schema.names)
 
@@ -390,16 +390,18 @@ class Reader:
         with self.pinned(epoch) as snapshot:
             plan = self.plan_of(snapshot.manifest)
             spec = state_inspection.find_state(plan, newest(plan.nodes, str(step)), name)
-            found = pa.concat_tables(list(state_inspection.state_batches(snapshot, plan, spec)))
-            return state_inspection.shown(spec, found, self.worker.trust) if unpickle else found
+            rows = pa.concat_tables(list(state_inspection.state_batches(snapshot, plan, spec)))
+            return state_inspection.shown(spec, rows, self.worker.trust) if unpickle else rows
 
     def state_rows(self, step: str, name: str, *, epoch: int | str | None = None) -> list[dict[str, Any]]:
         """All live rows of a state as Python objects; untyped values are unpickled."""
         with self.pinned(epoch) as snapshot:
             plan = self.plan_of(snapshot.manifest)
             spec = state_inspection.find_state(plan, newest(plan.nodes, str(step)), name)
-            found = state_inspection.state_batches(snapshot, plan, spec)
-            return [row for part in found for row in state_inspection.as_rows(spec, part, self.worker.trust)]
+            batches = state_inspection.state_batches(snapshot, plan, spec)
+            return [
+                row for part in batches for row in state_inspection.as_rows(spec, part, self.worker.trust)
+            ]
 
     def export(
         self, step: str, name: str, path: str | os.PathLike[str], *, epoch: int | str | None = None
@@ -427,10 +429,10 @@ def missing_is_damage(epoch: int) -> Iterator[None]:
 
 
 def upstream(plan: Plan, step: str) -> set[str]:
-    found = {step}
+    steps = {step}
     for source in plan.nodes[step].inputs:
-        found |= upstream(plan, source)
-    return found
+        steps |= upstream(plan, source)
+    return steps
 
 
 def keys_table(spec: TableSpec, key: Any) -> pa.Table:

@@ -112,11 +112,11 @@ def replay(
         if step is not None:
             step = newest(chosen.nodes, step)
         if step is not None and step not in chosen.nodes:
-            near = difflib.get_close_matches(step, chosen.nodes, 1)
+            matches = difflib.get_close_matches(step, chosen.nodes, 1)
             raise InvalidError(
                 f"no step named {step!r}",
                 detail=f"steps are {', '.join(chosen.nodes)}",
-                hint=f"did you mean {near[0]!r}?" if near else None,
+                hint=f"did you mean {matches[0]!r}?" if matches else None,
             )
         if "tasks" not in manifest.metrics:  # a command, merges, or cursors of sinks: no level was run
             return Replay(manifest.epoch, {}, {}, {}, {}, {}, {})
@@ -142,8 +142,8 @@ def _base(reader: Reader, manifest: Manifest) -> Manifest:
             epoch=manifest.epoch,
         )
     head = reader.head()
-    kept = is_retained(head, manifest.epoch - 1) or manifest.epoch in head.savepoints.values()
-    base = history.find_manifest(reader.store, manifest.epoch - 1) if kept else None
+    is_readable = is_retained(head, manifest.epoch - 1) or manifest.epoch in head.savepoints.values()
+    base = history.find_manifest(reader.store, manifest.epoch - 1) if is_readable else None
     if base is None:
         raise InvalidError(
             f"epoch {manifest.epoch} cannot be replayed: the epoch before it is no longer kept",
@@ -168,7 +168,7 @@ def _splits(
     reader: Reader, manifest: Manifest, plan: Plan, base: Manifest, stored: Plan
 ) -> dict[str, list[Split]]:
     """The input of the epoch, by the scan that reads it."""
-    found: dict[str, list[Split]] = {}
+    splits: dict[str, list[Split]] = {}
     for step, whats in manifest.admitted.items():
         partitions = manifest.arrivals.get(step, {}).get("partitions", ())
         for number, recorded in enumerate(whats):
@@ -196,8 +196,8 @@ def _splits(
                     "entries are kept for as long as the epochs that read them: "
                     "keep more history with retain_epochs, or make a savepoint of the epoch",
                 )
-            found.setdefault(scan, []).append(split)
-    return found
+            splits.setdefault(scan, []).append(split)
+    return splits
 
 
 def _missing(epoch: int, step: str, detail: str, hint: str | None) -> InvalidError:
@@ -248,7 +248,7 @@ def _run(
     on_input: OnInput | None,
     on_error: OnError | None,
 ) -> Replay:
-    given: dict[str, list[pa.Table]] = {}
+    deltas_in: dict[str, list[pa.Table]] = {}
 
     def heard(at: str, inputs: Inputs) -> None:
         if on_input is not None and step in (None, at):
@@ -256,7 +256,7 @@ def _run(
 
     def gave(at: str, table: pa.Table) -> None:
         if step in (None, at) and table.num_rows:
-            given.setdefault(at, []).append(table)
+            deltas_in.setdefault(at, []).append(table)
 
     worker = Worker(OverlayStore(reader.store))
     catalog = manifest.catalog or ""
@@ -266,7 +266,7 @@ def _run(
     if (
         changed
         or find_local_lookups(
-            stored, {at: sum(s.rows for s in given) for at, given in splits.items()}
+            stored, {at: sum(s.rows for s in deltas_in) for at, deltas_in in splits.items()}
         ).lookups
     ):
         count = cut(plan).count
@@ -302,7 +302,7 @@ def _run(
             "put it back as it was, or replay an epoch whose input is still there; "
             "keep files and messages for as long as the epochs that read them are to be replayed",
         ) from error
-    return _compared(reader, manifest, base, stored, plan, worker, reports, given)
+    return _compared(reader, manifest, base, stored, plan, worker, reports, deltas_in)
 
 
 # -- comparing ----------------------------------------------------------------------
@@ -316,7 +316,7 @@ def _compared(
     plan: Plan,
     worker: Worker,
     reports: Sequence[Report],
-    given: Mapping[str, list[pa.Table]],
+    observed_inputs: Mapping[str, list[pa.Table]],
 ) -> Replay:
     observed: watermarks.Observed = {}
     counts: dict[str, int] = {}
@@ -327,7 +327,7 @@ def _compared(
         for name, count in report.counts.items():
             counts[name] = counts.get(name, 0) + count
     steps = watermark_steps(plan)
-    marks = settled_watermarks.settled(base.watermarks, observed, manifest.arrivals, manifest.now_us, steps)
+    settled = settled_watermarks.settled(base.watermarks, observed, manifest.arrivals, manifest.now_us, steps)
     runs = [r for report in reports for r in report.runs]
     fresh = _by_table(r for r in runs if r.bucket is None or r.bucket >= drops.get(r.table, r.bucket))
     was = _by_table(r for r in manifest.added if r.kind == "delta" and (_is_settled(r) or not _is_drivers(r)))
@@ -342,36 +342,36 @@ def _compared(
         if odd.num_rows:
             differences[table] = odd
     live = Listing.of(base, reader.worker.pages)
-    over = {
+    gone = {
         run_id(r) for t, b in drops.items() for r in live.runs(t) if r.bucket is not None and r.bucket < b
     }
     return Replay(
         manifest.epoch,
         differences,
-        {step: shown(concat(parts)) for step, parts in given.items()},
+        {step: shown(concat(parts)) for step, parts in observed_inputs.items()},
         counts,
         _counted(reader, manifest, base),
-        _like(marks, manifest.watermarks),
+        _like(settled, manifest.watermarks),
         manifest.watermarks,
-        not over <= set(manifest.removed),
+        not gone <= set(manifest.removed),
         len({*fresh, *was}),
     )
 
 
-def _like(marks: Mapping[str, Any], committed: Mapping[str, Any]) -> dict[str, Any]:
+def _like(watermarks: Mapping[str, Any], committed: Mapping[str, Any]) -> dict[str, Any]:
     """Watermarks without the partitions that an older release did not store."""
-    found = dict(marks)
+    states = dict(watermarks)
     for step, state in committed.items():
-        if step in found and "scans" not in state:
-            found[step] = {name: found[step][name] for name in ("max", "bound")}
-    return found
+        if step in states and "scans" not in state:
+            states[step] = {name: states[step][name] for name in ("max", "bound")}
+    return states
 
 
 def _by_table(runs: Any) -> dict[str, list[RunRef]]:
-    found: dict[str, list[RunRef]] = {}
+    by_table: dict[str, list[RunRef]] = {}
     for ref in runs:
-        found.setdefault(ref.table, []).append(ref)
-    return found
+        by_table.setdefault(ref.table, []).append(ref)
+    return by_table
 
 
 def _is_drivers(ref: RunRef) -> bool:
@@ -398,10 +398,10 @@ def _rows(spec: TableSpec, runs: Sequence[RunRef], open_file: OpenFile) -> pa.Ta
         return deltas.consolidate(rows.add_column(rows.num_columns - 1, GONE, gone))
     ends = deltas.weights(rows) == 0
     kept = pa.array(np.arange(rows.num_rows), mask=ends)
-    for place, name in enumerate(rows.column_names):
+    for index, name in enumerate(rows.column_names):
         if name in spec.schema.names and name not in spec.identity:  # of a deletion only the identity counts
             column = rows.column(name)
-            rows = rows.set_column(place, pa.field(name, column.type), column.take(kept))
+            rows = rows.set_column(index, pa.field(name, column.type), column.take(kept))
     rows = deltas.with_weights(rows.drop_columns([deltas.WEIGHT]), np.ones(rows.num_rows, np.int64))
     return deltas.consolidate(rows.add_column(rows.num_columns - 1, GONE, pa.array(ends)))
 
@@ -433,7 +433,7 @@ def _as_text(table: pa.Table) -> pa.Table:
 
 def _counted(reader: Reader, manifest: Manifest, base: Manifest) -> dict[str, int]:
     """The counts of the epoch's tasks: all that the epoch added, minus what the coordinator refused."""
-    found = {
+    counts = {
         name: count - base.counts.get(name, 0)
         for name, count in manifest.counts.items()
         if count != base.counts.get(name, 0) and not name.startswith("lost/")  # those are counted by sinks
@@ -444,8 +444,8 @@ def _counted(reader: Reader, manifest: Manifest, base: Manifest) -> dict[str, in
         start, stop = segment.cut(ref.h_min, ref.h_max)
         steps = segment.slice("step", start, stop).to_pylist()
         for step, w in zip(steps, segment.slice(deltas.WEIGHT, start, stop).to_pylist(), strict=True):
-            found[f"errors/{step}"] = found.get(f"errors/{step}", 0) - int(w)
-    return {name: count for name, count in found.items() if count}
+            counts[f"errors/{step}"] = counts.get(f"errors/{step}", 0) - int(w)
+    return {name: count for name, count in counts.items() if count}
 
 
 def shown(table: pa.Table) -> pa.Table:

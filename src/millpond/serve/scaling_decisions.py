@@ -29,11 +29,17 @@ def scaling_decisions(reader: Reader) -> pa.Table:
     head, rows = reader.head(), []
     for epoch in history.epochs(reader.store):
         manifest = history.find_manifest(reader.store, epoch) if is_retained(head, epoch) else None
-        told = None if manifest is None else manifest.metrics.get("scaling")
-        if manifest is None or told is None:
+        decision = None if manifest is None else manifest.metrics.get("scaling")
+        if manifest is None or decision is None:
             continue
-        levels = ", ".join(str(n) for n in told.get("levels", ()))
+        levels = ", ".join(str(n) for n in decision.get("levels", ()))
         rows.append(
-            {**told, "levels": levels, "epoch": epoch, "at": manifest.now_us, "tasks": told.get("tasks")}
+            {
+                **decision,
+                "levels": levels,
+                "epoch": epoch,
+                "at": manifest.now_us,
+                "tasks": decision.get("tasks"),
+            }
         )
     return pa.Table.from_pylist([{name: row.get(name) for name in SCALING.names} for row in rows], SCALING)

@@ -46,16 +46,16 @@ class StateInfo:
 
 def state_infos(snapshot: Snapshot, plan: Plan) -> list[StateInfo]:
     """All state tables of interest to users; internal tables have a dot in their name."""
-    found = []
+    infos = []
     for node in plan.nodes.values():
         for table in node.binding.tables:
             name = state_name(table)
             if "." not in name:
                 runs = snapshot.runs(table.name)
-                found.append(
+                infos.append(
                     StateInfo(node.step, name, sum(r.rows for r in runs), sum(r.bytes for r in runs))
                 )
-    return found
+    return infos
 
 
 def state_name(table: TableSpec) -> str:
@@ -66,20 +66,20 @@ def find_state(plan: Plan, step: str, name: str) -> TableSpec:
     node = plan.nodes.get(step)
     if node is None:
         ends = [known for known in plan.nodes if known.endswith(f".{step}")]  # a derived id
-        near = ends or difflib.get_close_matches(step, plan.nodes, 1)
+        matches = ends or difflib.get_close_matches(step, plan.nodes, 1)
         raise InvalidError(
             f"no step named {step!r}",
             detail=f"steps are {', '.join(plan.nodes) or 'none'}",
-            hint=f"did you mean {near[0]!r}?" if near else None,
+            hint=f"did you mean {matches[0]!r}?" if matches else None,
         )
     tables = {state_name(table): table for table in node.binding.tables}
     if name not in tables:
         known = [n for n in tables if "." not in n]
-        near = difflib.get_close_matches(name, known, 1)
+        matches = difflib.get_close_matches(name, known, 1)
         raise InvalidError(
             f"step {step!r} has no state {name!r}",
             detail=f"its states are {', '.join(known) or 'none'}",
-            hint=f"did you mean {near[0]!r}?" if near else None,
+            hint=f"did you mean {matches[0]!r}?" if matches else None,
             step=step,
         )
     return tables[name]
@@ -99,10 +99,10 @@ def state_batches(snapshot: Snapshot, plan: Plan, spec: TableSpec) -> Iterator[p
     """The live rows in the columns that users see, in bounded batches; at least one table."""
     refs = snapshot.runs(spec.name)
     names = [name for name in spec.schema.names if name != EXPIRES]
-    over = _expired_until(snapshot, plan, spec)
+    expired_until = _expired_until(snapshot, plan, spec)
     for h_min, h_max in cut_units(max(1, math.ceil(sum(r.bytes for r in refs) / UNIT_BYTES))):
         rows = Table(spec, refs, snapshot.open_file, h_min, h_max).scan()
-        yield repeat_by_weight(_alive(rows, over), names)
+        yield repeat_by_weight(_alive(rows, expired_until), names)
 
 
 def rows_of_keys(snapshot: Snapshot, plan: Plan, spec: TableSpec, keys: pa.Table) -> pa.Table:
@@ -112,10 +112,10 @@ def rows_of_keys(snapshot: Snapshot, plan: Plan, spec: TableSpec, keys: pa.Table
     return repeat_by_weight(_alive(rows, _expired_until(snapshot, plan, spec)), names)
 
 
-def _alive(rows: pa.Table, over: int | None) -> pa.Table:
-    if over is None:
+def _alive(rows: pa.Table, expired_until: int | None) -> pa.Table:
+    if expired_until is None:
         return rows
-    ended = pa.compute.less_equal(rows.column(EXPIRES), pa.scalar(over, pa.timestamp("us")))
+    ended = pa.compute.less_equal(rows.column(EXPIRES), pa.scalar(expired_until, pa.timestamp("us")))
     return rows.filter(pa.compute.invert(pa.compute.fill_null(ended, False)))
 
 
@@ -130,20 +130,20 @@ def _expired_until(snapshot: Snapshot, plan: Plan, spec: TableSpec) -> int | Non
     if ttl.clock == "processing":
         return snapshot.manifest.now_us
     mark = plan.shape(node.inputs[0]).watermark
-    held = snapshot.manifest.watermarks.get(mark or "")
-    return None if held is None else int(held["bound"])
+    watermark = snapshot.manifest.watermarks.get(mark or "")
+    return None if watermark is None else int(watermark["bound"])
 
 
 def shown(spec: TableSpec, table: pa.Table, trust: Trust) -> pa.Table:
     """Pickled columns as the `repr` of their values."""
     _require(spec, trust)
-    for place, name in enumerate(table.column_names):
+    for index, name in enumerate(table.column_names):
         if is_pickled(spec.schema.field(name)):
             values = [
                 None if raw is None else repr(moved_names.loads(raw))
                 for raw in table.column(name).to_pylist()
             ]
-            table = table.set_column(place, name, pa.array(values, pa.string()))
+            table = table.set_column(index, name, pa.array(values, pa.string()))
     return table
 
 

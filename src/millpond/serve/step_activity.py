@@ -52,13 +52,13 @@ def step_rows(plan: Plan, snapshot: Snapshot, metrics: Sequence[Mapping[str, Any
         views.setdefault(view.step, []).append(view.name)
     levels = cut(plan)
     rows: list[dict[str, Any]] = []
-    marks: dict[str, int | None] = {}
+    watermarks: dict[str, int | None] = {}
     for node in plan.topological():
         runs = [r for table in node.binding.tables for r in snapshot.runs(table.name)]
-        held = node.binding.tables
+        tables = node.binding.tables
         own = snapshot.manifest.watermarks.get(node.binding.shape.watermark or "", {}).get("bound")
-        heard = [mark for source in node.inputs if (mark := marks.get(source)) is not None]
-        marks[node.step] = min(heard, default=None) if own is None else own
+        heard = [mark for source in node.inputs if (mark := watermarks.get(source)) is not None]
+        watermarks[node.step] = min(heard, default=None) if own is None else own
         rows.append(
             {
                 "step": node.step,
@@ -69,10 +69,10 @@ def step_rows(plan: Plan, snapshot: Snapshot, metrics: Sequence[Mapping[str, Any
                 "ms": sum(us[node.step]) / 1000 if node.step in us else None,
                 "epochs": len(us.get(node.step, ())),
                 "rows": gave.get(node.step),
-                "state_rows": sum(r.rows for r in runs) if held else None,
-                "state_bytes": sum(r.bytes for r in runs) if held else None,
-                "state_runs": len(runs) if held else None,
-                "watermark": marks[node.step],
+                "state_rows": sum(r.rows for r in runs) if tables else None,
+                "state_bytes": sum(r.bytes for r in runs) if tables else None,
+                "state_runs": len(runs) if tables else None,
+                "watermark": watermarks[node.step],
             }
         )
     rows.sort(key=lambda row: -1 if row["level"] is None else row["level"])

@@ -89,11 +89,11 @@ EPOCHS = pa.schema(
 
 def _epochs(known: Known) -> Iterator[pa.Table]:
     store, head = known.snapshot.store, known.snapshot.manifest
-    kept = [e for e in history.epochs(store) if is_retained(head, e) and e <= head.epoch]
+    retained = [e for e in history.epochs(store) if is_retained(head, e) and e <= head.epoch]
     for old in [epoch for epoch in list(known.epoch_rows) if epoch < head.floor]:
         known.epoch_rows.pop(old, None)
     rows = []
-    for epoch in kept:
+    for epoch in retained:
         row = known.epoch_rows.get(epoch)
         if row is None:
             manifest = head if epoch == head.epoch else history.find_manifest(store, epoch)
@@ -106,27 +106,27 @@ def _epochs(known: Known) -> Iterator[pa.Table]:
 
 
 def _epoch_row(manifest: Manifest) -> dict[str, Any]:
-    found, metrics = summary(manifest, {}), manifest.metrics
+    shown, metrics = summary(manifest, {}), manifest.metrics
     return {
-        "epoch": found.epoch,
-        "kind": found.kind,
-        "at": found.when.replace(tzinfo=None),
-        "rows": found.rows,
-        "ms": found.ms,
+        "epoch": shown.epoch,
+        "kind": shown.kind,
+        "at": shown.when.replace(tzinfo=None),
+        "rows": shown.rows,
+        "ms": shown.ms,
         "admit_ms": phase_ms(metrics, "admit"),
         "commit_ms": phase_ms(metrics, "commit"),
         "deliver_ms": phase_ms(metrics, "deliver"),
         "level_ms": level_ms(metrics) if "tasks" in metrics else None,
         "level_skew": level_skew(metrics) if "tasks" in metrics else None,
-        "parallelism": found.parallelism,
-        "tasks": sum(found.tasks) if found.tasks else None,
+        "parallelism": shown.parallelism,
+        "tasks": sum(shown.tasks) if shown.tasks else None,
         "skew": skew(metrics),
         "backlog_rows": sum(metrics["backlog"].values()) if "backlog" in metrics else None,
         "late_rows": _counted(manifest, "late/"),
         "error_rows": _counted(manifest, "errors/"),
-        "changed_rows": sum(found.changed.values()),
-        "bytes": found.bytes,
-        "note": found.note,
+        "changed_rows": sum(shown.changed.values()),
+        "bytes": shown.bytes,
+        "note": shown.note,
     }
 
 
@@ -197,13 +197,13 @@ SINKS = pa.schema(
 
 
 def _sinks(known: Known) -> Iterator[pa.Table]:
-    found = known.sinks() if known.is_newest else _stored_sinks(known)
+    statuses = known.sinks() if known.is_newest else _stored_sinks(known)
     rows = [
         {
             **{name: getattr(s, name) for name in SINKS.names if name != "error"},
             "error": None if s.error is None else str(s.error).partition("\n")[0],
         }
-        for s in sorted(found, key=lambda s: s.name)
+        for s in sorted(statuses, key=lambda s: s.name)
     ]
     yield pa.Table.from_pylist(rows, schema=SINKS)
 
@@ -211,12 +211,12 @@ def _sinks(known: Known) -> Iterator[pa.Table]:
 def _stored_sinks(known: Known) -> list[SinkStatus]:
     """The sinks as the manifest of a past epoch has them."""
     manifest = known.snapshot.manifest
-    found = []
+    statuses = []
     for node in known.plan.sinks.values():
         cursor, stopped = manifest.cursors.get(node.name), manifest.stopped_sinks.get(node.name)
         behind = epochs_behind(known.snapshot.store, manifest, -1 if cursor is None else cursor)
         state = stopped or ("behind" if behind else "current")
-        found.append(
+        statuses.append(
             SinkStatus(
                 node.name,
                 state,
@@ -228,7 +228,7 @@ def _stored_sinks(known: Known) -> list[SinkStatus]:
                 None if stopped else behind,
             )
         )
-    return found
+    return statuses
 
 
 SOURCES = pa.schema(
@@ -308,7 +308,7 @@ LATE_ROWS = pa.schema([("step", TEXT), ("relation", TEXT), ("row", TEXT)])
 def _late(known: Known) -> Iterator[pa.Table]:
     """The late rows that are kept, each as JSON: tables differ in their columns."""
     yield LATE_ROWS.empty_table()
-    marks = {
+    watermarks = {
         o.options["watermark"]: o.name for o in all_objects(known.plan).values() if o.kind == "late rows"
     }
     for name, spec in table_specs(known.plan).items():
@@ -320,7 +320,7 @@ def _late(known: Known) -> Iterator[pa.Table]:
                 rows = _as_json(batch)
                 facts = [
                     pa.repeat(pa.scalar(step, TEXT), len(rows)),
-                    pa.repeat(pa.scalar(marks.get(step), TEXT), len(rows)),
+                    pa.repeat(pa.scalar(watermarks.get(step), TEXT), len(rows)),
                 ]
                 yield pa.table([*facts, rows], schema=LATE_ROWS)
 
@@ -329,16 +329,16 @@ def _as_json(rows: pa.Table) -> pa.Array:
     """Every row as a JSON object."""
     with connect({"threads": 1}) as connection:
         connection.register("late_rows", handed(rows))
-        found = connection.sql("select cast(to_json(late_rows) as varchar) as line from late_rows")
-        return found.to_arrow_table().column(0).combine_chunks().cast(TEXT)
+        lines = connection.sql("select cast(to_json(late_rows) as varchar) as line from late_rows")
+        return lines.to_arrow_table().column(0).combine_chunks().cast(TEXT)
 
 
 SAVEPOINTS = pa.schema([("name", TEXT), ("epoch", WHOLE)])
 
 
 def _savepoints(known: Known) -> Iterator[pa.Table]:
-    found = sorted(known.snapshot.manifest.savepoints.items())
-    yield pa.Table.from_pylist([{"name": n, "epoch": e} for n, e in found], schema=SAVEPOINTS)
+    savepoints = sorted(known.snapshot.manifest.savepoints.items())
+    yield pa.Table.from_pylist([{"name": n, "epoch": e} for n, e in savepoints], schema=SAVEPOINTS)
 
 
 OBJECTS = pa.schema(
@@ -376,7 +376,7 @@ def _lookup_key(plan: Plan, name: str) -> tuple[str, ...]:
     if view is None:
         return ()
     spec = next(t for t in plan.nodes[view.step].binding.tables if t.name == view.table)
-    shown = {held: shown for shown, held in view.columns}
+    shown = {stored: shown for shown, stored in view.columns}
     names = view.stored_columns(plan.shape(view.step).schema.names)
     return tuple(shown.get(k, k) for k in spec.key) if set(spec.key) <= set(names) else ()
 

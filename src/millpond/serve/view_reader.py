@@ -112,8 +112,8 @@ class ViewReader:
 
     def _loaded(self, spark: Any) -> Any:
         reader = self._reader
-        given = {n: v for n, v in reader.store_options.items() if not n.startswith("cache")}
-        options = {f"store.{name}": str(value) for name, value in given.items()}
+        store_options = {n: v for n, v in reader.store_options.items() if not n.startswith("cache")}
+        options = {f"store.{name}": str(value) for name, value in store_options.items()}
         if self.epoch is not None:
             options["epoch"] = str(self.epoch)
         source = dataframes.spark_session(spark).read.format("millpond").options(**options)

@@ -90,10 +90,10 @@ def serve_settings(**given: Any) -> ServeSettings:
     known = [f.name for f in fields(ServeSettings)]
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
+            matches = difflib.get_close_matches(name, known, 1)
             raise InvalidError(
                 f"a server has no setting named {name!r}",
-                hint=f"did you mean {near[0]!r}?" if near else f"known settings: {', '.join(known)}",
+                hint=f"did you mean {matches[0]!r}?" if matches else f"known settings: {', '.join(known)}",
             )
     return ServeSettings(**given)
 

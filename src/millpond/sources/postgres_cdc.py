@@ -32,11 +32,13 @@ from millpond.sources.source import Advance, Poll, Split
 from millpond.sources.unavailable import away
 from millpond.state.tables.table_spec import TableSpec
 
-IDLE_BYTES = 16 << 20  # of log without changes for us, after which the slot advances all the same
+IDLE_BYTES = (
+    16 << 20
+)  # bytes of the log without changes of our tables, after which the slot advances nevertheless
 _PIECE_ROWS = 50_000
-_NUMBERS = 2  # sequence numbers of a change: an update of a key deletes and puts
+_NUMBERS = 2  # sequence numbers for each change: an update of a key is a deletion and an insertion
 
-_peeked: dict[tuple[str, str], tuple[Split, ...]] = {}  # by connection and slot: of the last peek
+_peeked: dict[tuple[str, str], tuple[Split, ...]] = {}  # the splits of the last peek, by connection and slot
 
 _SLOT = """
 SELECT confirmed_flush_lsn::text, coalesce(wal_status, 'reserved'), active,
@@ -87,7 +89,7 @@ class PostgresSource(RestoresSplits):
     ) -> Advance:
         found = position
         for split in admitted:
-            if split.what.get("to") is not None:  # it ends a transaction, or is a piece of the copy
+            if split.what.get("to") is not None:  # it ends a transaction, or is a part of the first copy
                 found = split.what["to"]
         return Advance(found)
 
@@ -165,7 +167,9 @@ class PostgresSource(RestoresSplits):
         """Splits that end where transactions end, each with about a fourth of the rows of an epoch."""
         wanted = max(1, min(_PIECE_ROWS, max_rows // 4))
         mine = {table.relation: number for number, table in enumerate(self.tables)}
-        relations: dict[int, tuple[int, list[int]]] = {}  # by OID: our table, and the places of its columns
+        relations: dict[
+            int, tuple[int, list[int]]
+        ] = {}  # by OID: our table, and the positions of its columns
         known: set[bytes] = set()  # their OIDs, as in messages
         splits: list[Split] = []
         waiting: list[bytes] = []  # of a transaction that has not ended yet, or of several
@@ -202,7 +206,7 @@ class PostgresSource(RestoresSplits):
                     continue
                 places = places_of(relation, self.tables[number])
                 if waiting and relations.get(relation.oid, (number, places)) != (number, places):
-                    flush(None)  # the rows before it have the columns before
+                    flush(None)  # earlier rows have the columns from before this message
                 relations[relation.oid] = number, places
                 known.add(message[1:5])
             elif kind == pgoutput.COMMIT:

@@ -95,7 +95,7 @@ class ViewBatchReader(DataSourceReader):
     ) -> Iterator[pa.Table]:
         """The rows of a partition; only the columns that are sent or filtered."""
         needed = {*self.loaded.columns, *columns_of(self.filters)}
-        columns = [held for held, shown in shown_names(view).items() if shown in needed]
+        columns = [stored for stored, shown in shown_names(view).items() if shown in needed]
         if isinstance(partition, LookupPartition):
             yield snapshot.lookup(view.spec, partition.keys, columns)
             return
@@ -108,7 +108,9 @@ class ViewBatchReader(DataSourceReader):
         shown = shown_names(view)
         given = self.options.get("keys")
         if given is not None:
-            return keys_table(view.spec, _parsed_keys(given, {name: held for held, name in shown.items()}))
+            return keys_table(
+                view.spec, _parsed_keys(given, {name: stored for stored, name in shown.items()})
+            )
         if any(name not in shown for name in view.spec.key):
             return None  # the view does not show its key
         found = keys_of(self.filters, [shown[name] for name in view.spec.key], shown_schema(view))
@@ -143,7 +145,7 @@ def spark_batches(rows: pa.Table, schema: pa.Schema) -> Iterator[Any]:
             yield batch
 
 
-def _parsed_keys(text: str, held: dict[str, str]) -> Any:
+def _parsed_keys(text: str, stored_names: dict[str, str]) -> Any:
     """The keys of the option: a JSON value, or a list of values, of lists or of objects."""
     try:
         found = json.loads(text)
@@ -152,4 +154,6 @@ def _parsed_keys(text: str, held: dict[str, str]) -> Any:
             "the option 'keys' must be JSON", detail=f"got {text!r}: {error}", hint='[1, 2] or [{"id": 1}]'
         ) from error
     keys = found if isinstance(found, list) else [found]
-    return [{held.get(n, n): v for n, v in one.items()} if isinstance(one, dict) else one for one in keys]
+    return [
+        {stored_names.get(n, n): v for n, v in one.items()} if isinstance(one, dict) else one for one in keys
+    ]

@@ -191,7 +191,7 @@ class ViewChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with reader.pinned(epoch, by=pin) as snapshot:
             view = find_view(reader, snapshot, self.view)
             wanted = without_feed_columns(self.arrow_schema.names, self.mode)
-            columns = [held for held, shown in shown_names(view).items() if shown in wanted]
+            columns = [stored for stored, shown in shown_names(view).items() if shown in wanted]
             runs = snapshot.runs(view.spec.name)
             for rows in TableScan(view.spec, runs, reader.worker.open_file, columns, h_min, h_max).batches():
                 yield snapshot_rows(view.view.shown(rows), epoch, self.mode)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from millpond.errors import InvalidError
-from millpond.kernels.expressions import picture
+from millpond.kernels.sql_pictures import picture
 
 _SETTINGS = "SET search_path changes the session; other settings are given to millpond.open(…)"
 OTHER_VERBS = {  # of other databases: what to do instead

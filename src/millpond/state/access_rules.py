@@ -65,13 +65,13 @@ class AccessRules:
         >>> sorted(rules.roles_of("ann"))
         ['ann', 'staff']
         """
-        found, waiting = set(), [name]
+        roles, waiting = set(), [name]
         while waiting:
             one = waiting.pop()
-            if one in self.roles and one not in found:
-                found.add(one)
+            if one in self.roles and one not in roles:
+                roles.add(one)
                 waiting += self.roles[one].member_of
-        return found
+        return roles
 
     def is_admin(self, name: str) -> bool:
         roles = self.roles_of(name)
@@ -91,11 +91,11 @@ class AccessRules:
         >>> sorted(AccessRules({"ann": ann, "staff": staff}).limits_of("ann").items())
         [('connections', 5), ('select_rows_max', 100)]
         """
-        found: dict[str, int] = {}
+        limits: dict[str, int] = {}
         for role in self.roles_of(name):
             for limit, value in self.roles[role].limits.items():
-                found[limit] = min(value, found.get(limit, value))
-        return found
+                limits[limit] = min(value, limits.get(limit, value))
+        return limits
 
     def _granted(self, roles: set[str], target: str, privilege: str) -> bool:
         return any(privilege in self.grants.get(role, {}).get(target, ()) for role in roles)
@@ -149,9 +149,9 @@ def change_rules(store: Store, edit: Callable[[AccessRules], AccessRules]) -> No
 
 def _parsed(name: str, data: bytes) -> AccessRules:
     try:
-        found: dict[str, Any] = json.loads(data)
-        if found["format"] != FORMAT:
-            raise ValueError(f"format {found['format']}")
+        rules: dict[str, Any] = json.loads(data)
+        if rules["format"] != FORMAT:
+            raise ValueError(f"format {rules['format']}")
         return AccessRules(
             {
                 n: AccessRole(
@@ -161,10 +161,10 @@ def _parsed(name: str, data: bytes) -> AccessRules:
                     tuple(r["member_of"]),
                     {limit: int(value) for limit, value in r.get("limits", {}).items()},
                 )
-                for n, r in found["roles"].items()
+                for n, r in rules["roles"].items()
             },
-            {r: {t: tuple(p) for t, p in targets.items()} for r, targets in found["grants"].items()},
-            {d: AccessToken(t["user"], int(t["expires_us"])) for d, t in found["tokens"].items()},
+            {r: {t: tuple(p) for t, p in targets.items()} for r, targets in rules["grants"].items()},
+            {d: AccessToken(t["user"], int(t["expires_us"])) for d, t in rules["tokens"].items()},
         )
     except (ValueError, KeyError, TypeError, AttributeError) as broken:
         raise DataError("the access rules cannot be read", detail=f"{name}: {broken}") from broken

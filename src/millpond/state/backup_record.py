@@ -108,13 +108,13 @@ def decode(name: str, raw: bytes) -> BackupRecord:
 
 def records(store: Store) -> list[BackupRecord]:
     """The backups in a store, in the order of creation."""
-    found = []
+    parsed = []
     for name in store.list(PREFIX):
         try:
-            found.append(decode(name, store.get(name)))
+            parsed.append(decode(name, store.get(name)))
         except MissingError:  # deleted between the listing and the read
             continue
-    return sorted(found, key=lambda record: (record.made_us, record.epoch))
+    return sorted(parsed, key=lambda record: (record.made_us, record.epoch))
 
 
 def is_backup(store: Store) -> bool:
@@ -133,20 +133,20 @@ def refuse_backup(store: Store) -> None:
 
 def find_record(store: Store, epoch: int | None) -> BackupRecord:
     """The newest backup, or the newest one of an epoch."""
-    found = records(store)
-    if not found:
+    known = records(store)
+    if not known:
         raise InvalidError(
             "there is no backup here", detail=store.uri, hint="make one with millpond backup POND TARGET"
         )
     if epoch is not None:
-        of_epoch = [record for record in found if record.epoch == epoch]
+        of_epoch = [record for record in known if record.epoch == epoch]
         if not of_epoch:
-            kept = ", ".join(str(number) for number in sorted({record.epoch for record in found}))
+            epochs = ", ".join(str(number) for number in sorted({record.epoch for record in known}))
             raise InvalidError(
-                f"there is no backup of epoch {epoch} here", detail=f"backups of epochs {kept}"
+                f"there is no backup of epoch {epoch} here", detail=f"backups of epochs {epochs}"
             )
-        found = of_epoch
-    return found[-1]
+        known = of_epoch
+    return known[-1]
 
 
 def read_file(store: Store, file: CopiedFile) -> Any:
@@ -157,11 +157,11 @@ def read_file(store: Store, file: CopiedFile) -> Any:
         raise DataError(
             f"{file.name} of the backup is missing", detail=store.uri, hint="use another backup of the pond"
         ) from error
-    found = file_digest(data)
-    if data.size != file.bytes or found != file.digest:
+    digest = file_digest(data)
+    if data.size != file.bytes or digest != file.digest:
         raise DataError(
             f"{file.name} of the backup is damaged",
-            detail=f"{data.size} bytes with digest {found}, {file.bytes} with {file.digest} were written",
+            detail=f"{data.size} bytes with digest {digest}, {file.bytes} with {file.digest} were written",
             hint="use another backup of the pond, or make this one again from a pond that is intact",
         )
     return data

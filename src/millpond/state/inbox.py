@@ -96,21 +96,21 @@ def numbers(store: Store, after: str | None = None) -> list[int]:
 
 def _end(store: Store, start: int) -> int:
     """The number after the last entry; DataError if one from `start` on is missing."""
-    found = numbers(store)
-    if not found:
+    entries = numbers(store)
+    if not entries:
         return 0
-    require_none_missing(store, start, found)
-    return found[-1] + 1
+    require_none_missing(store, start, entries)
+    return entries[-1] + 1
 
 
-def require_none_missing(store: Store, position: int, found: Sequence[int]) -> None:
+def require_none_missing(store: Store, position: int, entries: Sequence[int]) -> None:
     """Raise DataError for the first lost entry from `position` on, if a later one was found."""
-    there = len(found) - bisect_left(found, position)
-    if not found or there == found[-1] + 1 - position:
+    there = len(entries) - bisect_left(entries, position)
+    if not entries or there == entries[-1] + 1 - position:
         return
-    known = set(found)
+    known = set(entries)
     number = position
-    while number < found[-1]:
+    while number < entries[-1]:
         if number in known or store.size(entry_name(number)) is not None:
             number += 1
         elif number < (executed := _executed(store)):
@@ -144,15 +144,15 @@ def executing_epoch(store: Store, head: Manifest, number: int) -> Manifest:
 
     If the entry started a backfill over several epochs, it is the epoch that ended the backfill.
     """
-    found = head
-    while found.epoch > found.floor:
-        before = history.find_manifest(store, found.epoch - 1)
+    manifest = head
+    while manifest.epoch > manifest.floor:
+        before = history.find_manifest(store, manifest.epoch - 1)
         if before is None or next_entry(before) <= number:
             break
         if before.backfill is not None and before.backfill.entry == number:
             break
-        found = before
-    return found
+        manifest = before
+    return manifest
 
 
 def lost(number: int) -> DataError:
@@ -260,17 +260,17 @@ def beyond(store: Store, position: int, limit: int = 1000, bytes_max: int = 256 
 
     If an entry is lost, those before it are returned; if it is the first, DataError is raised.
     """
-    found: list[Entry] = []
+    later: list[Entry] = []
     size = 0
     last = max(numbers(store, after=entry_name(position - 1) if position else None), default=-1)
     for number in range(position, min(last + 1, position + limit)):
         if size > bytes_max:
             break
         try:
-            found.append(read(store, number))
+            later.append(read(store, number))
         except MissingError:
-            if not found and is_lost(store, number):
+            if not later and is_lost(store, number):
                 raise lost(number) from None
             break
-        size += len(found[-1].payload)
-    return found
+        size += len(later[-1].payload)
+    return later

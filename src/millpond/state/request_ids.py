@@ -42,22 +42,22 @@ class NumberedRequest:
 Request = str | NumberedRequest
 
 
-def checked(given: Any) -> Request:
+def checked(request: Any) -> Request:
     """The id that a user gives: a text, or a client and a number.
 
     >>> checked("order-17"), checked(("shop", 3))
     ('order-17', NumberedRequest(client='shop', number=3))
     """
-    if isinstance(given, str) and given:
-        return given
-    if isinstance(given, tuple) and len(given) == 2:
-        client, number = given
+    if isinstance(request, str) and request:
+        return request
+    if isinstance(request, tuple) and len(request) == 2:
+        client, number = request
         counts = isinstance(number, int) and not isinstance(number, bool) and number >= 0
         if isinstance(client, str) and client and counts:
             return NumberedRequest(client, number)
     raise InvalidError(
         "the id of a request is a text, or a client and a number that rises",
-        detail=f"got {given!r}"[:200],
+        detail=f"got {request!r}"[:200],
         hint='request="order-17" or request=("shop-1", 17)',
     )
 
@@ -111,8 +111,8 @@ def executed_after(before: Executed, entries: Iterable[Mapping[str, Any]]) -> di
     >>> executed_after({"a": 3, "b": 1}, [{"client": "a", "batch": 4}, {"table": "t"}])
     {'a': 4, 'b': 1}
     """
-    found = [request_of(args) for args in entries]
-    return {**before, **{r.client: r.number for r in found if isinstance(r, NumberedRequest)}}
+    requests = [request_of(args) for args in entries]
+    return {**before, **{r.client: r.number for r in requests if isinstance(r, NumberedRequest)}}
 
 
 def claimed_by(store: Store, request: str) -> int | None:
@@ -126,11 +126,11 @@ def claimed_by(store: Store, request: str) -> int | None:
 def expired(store: Store, next_entry: int) -> list[str]:
     """The files of texts that are old enough to be forgotten, in the order in which to delete them."""
     limit = f"{_BY_ENTRY}{max(0, next_entry - IDS_KEPT):016d}"
-    found: list[str] = []
+    names: list[str] = []
     for name in store.list(_BY_ENTRY):
         if name < limit:
-            found += [f"{PREFIX}{name.rpartition('-')[2]}", name]
-    return found
+            names += [f"{PREFIX}{name.rpartition('-')[2]}", name]
+    return names
 
 
 def _name(request: str) -> str:

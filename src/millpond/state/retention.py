@@ -25,21 +25,21 @@ class Retention:
     rows_max: int
     age_us: int
 
-    def open_bucket(self, held: RowsByBucket, now_us: int) -> int:
+    def open_bucket(self, rows_by_bucket: RowsByBucket, now_us: int) -> int:
         """The bucket into which an epoch writes.
 
         >>> keep = Retention(rows_max=32, age_us=1600)
         >>> keep.open_bucket({}, 500), keep.open_bucket({500: 1}, 599), keep.open_bucket({500: 2}, 510)
         (500, 500, 510)
         """
-        newest = max((b for b in held if b is not None), default=None)
+        newest = max((b for b in rows_by_bucket if b is not None), default=None)
         if newest is None:
             return now_us
         part = newest + self.age_us // BUCKETS
-        is_full = now_us >= part or held[newest] >= self.rows_max // BUCKETS
+        is_full = now_us >= part or rows_by_bucket[newest] >= self.rows_max // BUCKETS
         return max(now_us, newest + 1) if is_full else newest
 
-    def expired(self, held: RowsByBucket, now_us: int) -> set[int | None]:
+    def expired(self, rows_by_bucket: RowsByBucket, now_us: int) -> set[int | None]:
         """The buckets to drop, because their rows are too old or too many; the newest only if it is too old.
 
         >>> keep = Retention(rows_max=32, age_us=1600)
@@ -48,17 +48,17 @@ class Retention:
         >>> sorted(keep.expired({100: 2, 200: 2, 300: 1}, 1905))
         [100, 200]
         """
-        found: set[int | None] = set()
+        buckets: set[int | None] = set()
         rows, after = 0, None
-        for bucket in sorted((b for b in held if b is not None), reverse=True):
+        for bucket in sorted((b for b in rows_by_bucket if b is not None), reverse=True):
             end = bucket + self.age_us // BUCKETS  # no row was written into it after this time
-            rows += held[bucket]
+            rows += rows_by_bucket[bucket]
             if end <= now_us - self.age_us or (rows > self.rows_max and after is not None):
-                found.add(bucket)
+                buckets.add(bucket)
             after = bucket
-        if None in held and (found or rows + held[None] > self.rows_max):
-            found.add(None)  # older than all others
-        return found
+        if None in rows_by_bucket and (buckets or rows + rows_by_bucket[None] > self.rows_max):
+            buckets.add(None)  # older than all others
+        return buckets
 
 
 def is_log(table: str) -> bool:

@@ -33,10 +33,10 @@ class SecretFiles:
     def names(self) -> list[str]:
         folder = self._folder()
         try:
-            found = [] if folder is None else os.listdir(folder / FOLDER)
+            entries = [] if folder is None else os.listdir(folder / FOLDER)
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return sorted(name for name in found if _NAME.fullmatch(name))
+        return sorted(name for name in entries if _NAME.fullmatch(name))
 
     def put(self, name: str, value: str) -> None:
         """Store a secret, or another value of it; a reader sees the old or the new one, complete."""
@@ -100,14 +100,14 @@ class SecretFiles:
             )
 
     def _need_folder(self) -> Path:
-        found = self._folder()
-        if found is None:
+        folder = self._folder()
+        if folder is None:
             raise InvalidError(
                 "a pond that is not in a folder stores no secrets",
                 detail=self._uri,
                 hint="write ${env:NAME} or ${file:/path} instead",
             )
-        return found
+        return folder
 
     def _folder(self) -> Path | None:
         if not self._uri.startswith("file://"):

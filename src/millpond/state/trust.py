@@ -29,9 +29,9 @@ _FOLDERS = ("", "manifests", "catalog", "runs")
 class Trust:
     """Decides about the code of one pond; `given` says whether the caller declared it trusted."""
 
-    def __init__(self, store: Store, given: bool = False) -> None:
+    def __init__(self, store: Store, is_trusted: bool = False) -> None:
         self._uri = store.uri
-        self.given = given
+        self.given = is_trusted
         self._asked: set[str | None] = set()  # catalogs that are known to be ours
 
     def guard(self, catalog: str) -> Guard:

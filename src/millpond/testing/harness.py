@@ -461,11 +461,11 @@ class Harness:
         if name in tables:
             return tables[name].columns, True
         known = [*self._sources, *tables]
-        near = difflib.get_close_matches(name, known, 1)
+        matches = difflib.get_close_matches(name, known, 1)
         raise InvalidError(
             f"no source or table named {name!r}",
             detail=f"there are {', '.join(known) or 'none'}",
-            hint=f"did you mean {near[0]!r}?" if near else "name it in Harness(..., sources={...})",
+            hint=f"did you mean {matches[0]!r}?" if matches else "name it in Harness(..., sources={...})",
         )
 
     def _tables(self) -> dict[str, InboxTable]:

@@ -285,9 +285,9 @@ def misfit(value: Any, column: str, kinds: Mapping[str, Kind], whose: str) -> In
 def known(column: str, kinds: Mapping[str, Kind], whose: str) -> None:
     if column in kinds:
         return
-    near = difflib.get_close_matches(column, list(kinds), 1)
+    matches = difflib.get_close_matches(column, list(kinds), 1)
     raise InvalidError(
         f"{whose} has no column {column!r}",
         detail=f"columns are {', '.join(kinds) or 'none'}",
-        hint=f"did you mean {near[0]!r}?" if near else None,
+        hint=f"did you mean {matches[0]!r}?" if matches else None,
     )

@@ -49,7 +49,7 @@ class Seen:
         """The differences, one line per row; None if there are none."""
         columns = self.columns(expected)
         left = self.shown(columns)
-        held: list[dict[str, str]] = []
+        as_expected: list[dict[str, str]] = []
         missing: list[Mapping[str, ExpectedValue]] = []
         whole = [{n: row.get(n, ExpectedValue("null")) for n in columns} for row in expected]
         # Exact rows first: a substring that matches many rows must not take the only match of another.
@@ -59,14 +59,14 @@ class Seen:
                 missing.append(wanted)
             else:
                 left.remove(found)
-                held.append(found)
+                as_expected.append(found)
         if not missing and not left:
             return None
         count = "1 row" if len(self.rows) == 1 else f"{len(self.rows)} rows"
         lines = [f"{self.what} is not as expected: it has {count}, expected {len(expected)}"]
         lines += [f"  missing      {show_row(row)}" for row in missing]
         lines += [f"  unexpected   {show_row(row)}" for row in left]
-        lines += [f"  as expected  {show_row(row)}" for row in held]
+        lines += [f"  as expected  {show_row(row)}" for row in as_expected]
         return "\n".join(lines)
 
 

@@ -83,8 +83,10 @@ def replay_returns_the_same_rows(case: SourceCase) -> None:
             f"another read differs: {split}"
         )
         for name in source.schema.names:
-            alone = _rows(source, split, [name])
-            assert _plain(alone) == _plain(first, [name]), f"column {name!r} differs when it is read alone"
+            one_column = _rows(source, split, [name])
+            assert _plain(one_column) == _plain(first, [name]), (
+                f"column {name!r} differs when it is read alone"
+            )
         read += sum(t.num_rows for t in first)
     assert read >= 30, f"{read} rows were read, at least 30 were added"
 

@@ -34,11 +34,11 @@ def process_step(pond: Pond, step: str) -> tuple[Node, KeyedProcess | BatchProce
     found = {name: node.operator for name, node in nodes.items() if isinstance(node.operator, kinds)}
     if step in found:
         return nodes[step], found[step]
-    near = difflib.get_close_matches(step, found, 1)
+    matches = difflib.get_close_matches(step, found, 1)
     raise InvalidError(
         f"no process step named {step!r}",
         detail=f"process steps are {', '.join(found) or 'none'}",
-        hint=f"did you mean {near[0]!r}?" if near else "name the step with process(..., id=...)",
+        hint=f"did you mean {matches[0]!r}?" if matches else "name the step with process(..., id=...)",
     )
 
 
@@ -46,11 +46,11 @@ def state_spec(pond: Pond, step: str, name: str) -> StateSpec:
     states = {s.name: s for s in process_step(pond, step)[1].states}
     if name in states:
         return states[name]
-    near = difflib.get_close_matches(name, states, 1)
+    matches = difflib.get_close_matches(name, states, 1)
     raise InvalidError(
         f"step {step!r} has no state {name!r}",
         detail=f"its states are {', '.join(states) or 'none'}",
-        hint=f"did you mean {near[0]!r}?" if near else None,
+        hint=f"did you mean {matches[0]!r}?" if matches else None,
         step=step,
     )
 

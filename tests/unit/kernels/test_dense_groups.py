@@ -10,7 +10,8 @@ import pytest
 
 from millpond import tuning
 from millpond.kernels import dense_groups
-from millpond.operators.aggregate import Agg, Aggregate, feeds_for
+from millpond.kernels.aggregate_feeds import Agg, feeds_for
+from millpond.operators.aggregate import Aggregate
 from millpond.operators.operator import Shape
 
 AGGS = (Agg("n", "count"), Agg("some", "count", "x"), Agg("total", "sum", "x"), Agg("mean", "avg", "x"))

@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 from millpond import hashing
 from millpond.delta import concat, consolidate, weights, with_weights
 from millpond.errors import InvalidError
-from millpond.operators.aggregate import Agg, Aggregate, Close, feeds_for
+from millpond.kernels.aggregate_feeds import Agg, Close, feeds_for
+from millpond.operators.aggregate import Aggregate
 from millpond.operators.distinct import Distinct
 from millpond.operators.operator import Shape
 from millpond.operators.per_key import PerKey

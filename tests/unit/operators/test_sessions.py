@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from millpond.errors import InvalidError
+from millpond.kernels.aggregate_feeds import Agg
 from millpond.kernels.bounds import Bound
-from millpond.operators.aggregate import Agg
 from millpond.operators.emit_on_close import EmitOnClose
 from millpond.operators.operator import Shape
 from millpond.operators.session import SessionWindow

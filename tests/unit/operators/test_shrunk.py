@@ -12,8 +12,9 @@ import pytest
 
 from millpond import tuning
 from millpond.engine.task.partitioning import concat
+from millpond.kernels.aggregate_feeds import Agg, feeds_for
 from millpond.kernels.grouping import few_groups
-from millpond.operators.aggregate import Agg, Aggregate, feeds_for
+from millpond.operators.aggregate import Aggregate
 from millpond.operators.operator import Binding, Shape
 
 KINDS = ("count", "sum", "wide_sum", "avg", "min", "max")

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from millpond import tuning
+from millpond.kernels.aggregate_feeds import Agg
 from millpond.kernels.bounds import Bound
 from millpond.kernels.window_assigners import Cumulating, Sliding, WindowAssigner
 from millpond.operators import sliding_aggregate
-from millpond.operators.aggregate import Agg
 from millpond.operators.assign_slices import SLICE, AssignSlices
 from millpond.operators.operator import Shape
 from millpond.operators.sliding_aggregate import SlidingAggregate

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from millpond.delta import weights
 from millpond.errors import InvalidError
+from millpond.kernels.aggregate_feeds import Agg, AggregateFeed
 from millpond.kernels.window_assigners import Sliding
-from millpond.operators.aggregate import Agg, Aggregate, AggregateFeed
+from millpond.operators.aggregate import Aggregate
 from millpond.operators.assign_windows import AssignWindows
 from millpond.operators.operator import Operator, Shape
 from millpond.operators.window import END, START, Hop, Spread, Tumble

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from millpond.operators.aggregate import Agg, Aggregate, AggregateFeed
+from millpond.kernels.aggregate_feeds import Agg, AggregateFeed
+from millpond.operators.aggregate import Aggregate
 from millpond.operators.operator import Shape
 from millpond.operators.within_epoch import WithinEpoch
 from millpond.plan import codec

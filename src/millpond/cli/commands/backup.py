@@ -94,11 +94,11 @@ def restore(
             on_progress=lambda p: _show(screen, p),
         )
     names = ", ".join(made.sinks)
-    told = f"before you run it, remove from {names} what was delivered after epoch {made.epoch}"
+    advice = f"before you run it, remove from {names} what was delivered after epoch {made.epoch}"
     output.write(
         MessagePart(
             f"{pond} continues from epoch {made.epoch}: {count(made.files)} files, {size(made.bytes)}"
-            + (f"; {told}" if made.sinks and not new_id else ""),
+            + (f"; {advice}" if made.sinks and not new_id else ""),
             {
                 "pond": made.pond,
                 "epoch": made.epoch,

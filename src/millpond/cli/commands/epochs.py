@@ -47,8 +47,8 @@ STEPS = (OutputColumn("step"), OutputColumn("ms", "took", fine, right=True))
 
 def epochs(pond: PondArgument, limit: LimitOption = 20, output: OutputOption = TEXT) -> None:
     """List the committed epochs that can still be read, newest last."""
-    found, kept = summaries(open_reader(pond), limit or None)
-    left = f"{len(found)} of {kept} epochs; --limit 0 shows all" if len(found) < kept else None
+    found, total = summaries(open_reader(pond), limit or None)
+    left = f"{len(found)} of {total} epochs; --limit 0 shows all" if len(found) < total else None
     output.write(TablePart("epochs", COLUMNS, [epoch_row(s) for s in found], left))
 
 

@@ -40,7 +40,7 @@ def views(pond: PondArgument, epoch: EpochOption = None, output: OutputOption = 
         for view in sorted(plan.views.values(), key=lambda v: v.name):
             runs = snapshot.listing.runs(view.table)
             schema = plan.shape(view.step).schema
-            called = {held: shown for shown, held in view.columns}
+            called = {stored: shown for shown, stored in view.columns}
             rows.append(
                 {
                     "view": view.name,

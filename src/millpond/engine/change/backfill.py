@@ -123,11 +123,11 @@ def errors_taken_back(
     if not steps or not runs:
         return ()
     keys = KeySet.of(pa.table({"step": pa.array(sorted(steps), pa.string())}), ERRORS_SPEC.key)
-    found = {}
+    retracted = {}
     for bucket, own in by_bucket(runs).items():
-        held = Table(ERRORS_SPEC, own, worker.open_file).lookup(keys).table
-        found[bucket] = deltas.negate(held.select([*ERRORS_SPEC.schema.names, "_w"]))
-    return write_errors(worker, found, token, epoch)
+        stored = Table(ERRORS_SPEC, own, worker.open_file).lookup(keys).table
+        retracted[bucket] = deltas.negate(stored.select([*ERRORS_SPEC.schema.names, "_w"]))
+    return write_errors(worker, retracted, token, epoch)
 
 
 class _Backfill:
@@ -156,16 +156,16 @@ class _Backfill:
         setting.worker.store.put_new(self.catalog, self._raw_plan)
         setting.worker.know_plan(self.catalog, self.plan)
         try:
-            found = self.found
+            backfill = self.found
             parts = [
                 [s for step in steps for s in self._splits(step)]
-                for steps in (found.late_scans, found.lookup_scans)
+                for steps in (backfill.late_scans, backfill.lookup_scans)
             ]
             parts.append(
                 [
                     s
-                    for step in (*found.tables, *found.sources, *found.constants)
-                    if step not in (*found.late_scans, *found.lookup_scans)
+                    for step in (*backfill.tables, *backfill.sources, *backfill.constants)
+                    if step not in (*backfill.late_scans, *backfill.lookup_scans)
                     for s in self._splits(step)
                 ]
             )
@@ -186,8 +186,8 @@ class _Backfill:
             "chunks": self.chunks,
             "ms": round((time.perf_counter() - started) * 1000, 3),
         }
-        marks = {step: mark for step, mark in self.marks.items() if step in self.new}
-        return BackfillResult(runs, self.counts, marks, self.positions, metrics)
+        watermark_states = {step: mark for step, mark in self.marks.items() if step in self.new}
+        return BackfillResult(runs, self.counts, watermark_states, self.positions, metrics)
 
     # -- reading ----------------------------------------------------------------------
 
@@ -317,9 +317,9 @@ class _Backfill:
                 )
         if not any(ref.bucket is not None for ref in self.runs):
             return  # no table has buckets that close by time
-        marks = dict(self.setting.base.watermarks)
-        watermarks.merge(marks, {s: m for s, m in self.marks.items() if s in self.new})
-        self._run([], marks)
+        states = dict(self.setting.base.watermarks)
+        watermarks.merge(states, {s: m for s, m in self.marks.items() if s in self.new})
+        self._run([], states)
 
     def _finish(self) -> tuple[RunRef, ...]:
         """The runs of the new steps, fully merged, as one delta of the epoch."""
@@ -338,9 +338,9 @@ class _Backfill:
 
 def cut_scan(step: str, runs: Sequence[RunRef], rows: int, bytes_max: int) -> Cut:
     """Cut a scan of runs into hash ranges of about this many rows."""
-    held, size = sum(ref.rows for ref in runs), sum(ref.bytes for ref in runs)
-    count = max(1, -(-held // rows), -(-size // bytes_max)) if held else 0
-    return step, count, held // max(1, count), size // max(1, count)
+    row_count, size = sum(ref.rows for ref in runs), sum(ref.bytes for ref in runs)
+    count = max(1, -(-row_count // rows), -(-size // bytes_max)) if row_count else 0
+    return step, count, row_count // max(1, count), size // max(1, count)
 
 
 def split_of(made: Cut, number: int) -> Split:

@@ -41,19 +41,19 @@ STEPS = (
 )
 
 
-def stepped(marks: Mapping[str, Any], behind_us: int) -> dict[str, Any]:
+def stepped(watermarks: Mapping[str, Any], behind_us: int) -> dict[str, Any]:
     """Watermarks moved back by this much.
 
     >>> stepped({"s": {"max": 50, "bound": 40}}, 15)
     {'s': {'max': 50, 'bound': 25}}
     """
-    return {step: {**mark, "bound": mark["bound"] - behind_us} for step, mark in marks.items()}
+    return {step: {**mark, "bound": mark["bound"] - behind_us} for step, mark in watermarks.items()}
 
 
-def spans_of(plan: Plan, marks: Mapping[str, Any]) -> Spans:
-    """The spans of all tables whose buckets close by watermarks, when these have reached `marks`."""
-    found: dict[str, tuple[int, ...]] = {}
-    each = [stepped(marks, behind_us) for behind_us in STEPS]
+def spans_of(plan: Plan, reached: Mapping[str, Any]) -> Spans:
+    """The spans of all tables whose buckets close by watermarks, when these have risen to `reached`."""
+    spans: dict[str, tuple[int, ...]] = {}
+    each = [stepped(reached, behind_us) for behind_us in STEPS]
     for node in plan.nodes.values():
         if not isinstance(node.operator, EndsState):
             continue
@@ -63,14 +63,14 @@ def spans_of(plan: Plan, marks: Mapping[str, Any]) -> Spans:
                 continue
             limits = [bound.limit(partial(watermarks.bound, at)) for at in each]
             if None not in limits:
-                found[table] = tuple(bound.first_open(limit) - 1 for limit in limits if limit is not None)
-    return found
+                spans[table] = tuple(bound.first_open(limit) - 1 for limit in limits if limit is not None)
+    return spans
 
 
-def next_step(held: Iterable[RunRef], spans: Spans, before: int | None, rows_max: int) -> tuple[int, int]:
+def next_step(runs: Iterable[RunRef], spans: Spans, before: int | None, rows_max: int) -> tuple[int, int]:
     """Choose the next step that closes few enough rows: (how far watermarks stay behind, rows closed)."""
     ended = np.zeros(len(STEPS), np.int64)
-    for ref in held:
+    for ref in runs:
         if ref.bucket is not None and ref.table in spans:
             step = int(np.searchsorted(np.array(spans[ref.table], np.int64), ref.bucket, side="left"))
             if step < len(STEPS):
@@ -78,8 +78,8 @@ def next_step(held: Iterable[RunRef], spans: Spans, before: int | None, rows_max
     ended = ended.cumsum()
     left = [n for n, behind_us in enumerate(STEPS) if before is None or behind_us < before]
     some = next((n for n in left if ended[n] > 0), left[-1])
-    found = max(n for n in left if n == some or ended[n] <= max(rows_max, 0))
-    return STEPS[found], int(ended[found])
+    chosen = max(n for n in left if n == some or ended[n] <= max(rows_max, 0))
+    return STEPS[chosen], int(ended[chosen])
 
 
 def _may_coalesce(spec: TableSpec) -> bool:

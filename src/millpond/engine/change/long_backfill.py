@@ -137,7 +137,7 @@ class LongBackfill:
         rows = max(1, ask.rows_max // SPLITS)
         past = Listing.of(ask.base, self.worker.pages)
         cuts = self._cuts(rows, lambda table: past.runs(table))
-        total = sum(count * held for _, count, held, _ in cuts)
+        total = sum(count * rows_each for _, count, rows_each, _ in cuts)
         if total <= ask.at_once and sum(count * size for _, count, _, size in cuts) <= self.bytes_max:
             return None
         steps, tables = sorted(self.change.new), sorted(self.specs)
@@ -182,7 +182,7 @@ class LongBackfill:
             round=progress.round + 1,
             now_us=ask.base.now_us,
         )
-        total = sum(count * held for _, count, held, _ in following.cuts)
+        total = sum(count * rows_each for _, count, rows_each, _ in following.cuts)
         # Enough rows per chunk for this round to take half as many epochs as the last one, at the same input
         # rate; more where some tables must be read before others, as a chunk ends there.
         parts = len({self.found.phase(step) for step in self.scans})
@@ -230,7 +230,7 @@ class LongBackfill:
         started = time.perf_counter()
         splits: dict[str, list[Split]] = {}
         if progress.chunks == 0:  # constant sources are read with the first chunk
-            splits = {step: [*given] for step, _, given in self._constants()}
+            splits = {step: [*constant_splits] for step, _, constant_splits in self._constants()}
         count = rows = size = 0
         taken: dict[Cut, list[int]] = {}  # by scan: the hash ranges that this chunk reads
         left = [(self.found.phase(step), number, made) for step, number, made in progress.left()]
@@ -283,22 +283,22 @@ class LongBackfill:
         if not self.timed:
             return {}
         if self._spans is None or self._spans[0] != progress.base:
-            marks = self._epoch(ask, progress.base).watermarks
-            self._spans = progress.base, coalesced_buckets.spans_of(self.found.plan, marks)
+            reached = self._epoch(ask, progress.base).watermarks
+            self._spans = progress.base, coalesced_buckets.spans_of(self.found.plan, reached)
         return self._spans[1]
 
     def _raise_watermarks(self, ask: RunBackfillChunk, progress: BackfillProgress) -> BackfillChunkDone:
         """Raise watermarks, after all past rows are read, by a step that closes few enough rows."""
         started = time.perf_counter()
         spans, listing = self._coalesced(ask, progress), Listing.of(ask.base, self.worker.pages)
-        held = [ref for table in spans for ref in listing.runs(table)]
-        behind_us, rows = coalesced_buckets.next_step(held, spans, progress.behind_us, ask.rows)
-        marks = coalesced_buckets.stepped(self._reached(ask, progress), behind_us)
+        runs = [ref for table in spans for ref in listing.runs(table)]
+        behind_us, rows = coalesced_buckets.next_step(runs, spans, progress.behind_us, ask.rows)
+        risen = coalesced_buckets.stepped(self._reached(ask, progress), behind_us)
         # From the last ones: triggers fire when the end of their window is passed.
-        output = self._run(ask, {}, replace(Past.of(ask.base), spans=spans, rises=marks), progress)
+        output = self._run(ask, {}, replace(Past.of(ask.base), spans=spans, rises=risen), progress)
         progress = replace(
             progress,
-            marks=marks,
+            marks=risen,
             behind_us=behind_us,
             chunks=progress.chunks + 1,
             counts=_sums(progress.counts, output.counts),
@@ -330,7 +330,7 @@ class LongBackfill:
             self.worker.store.put_new(name, raw)
             self.worker.know_plan(name, self.found.plan)
             self._plan = name
-        first = max(1, min(ask.parallelism, sum(len(given) for given in splits.values())))
+        first = max(1, min(ask.parallelism, sum(len(of_step) for of_step in splits.values())))
         spec = EpochSpec(
             self.worker.store.uri,
             self._plan,
@@ -381,13 +381,13 @@ class LongBackfill:
         if changed or self.timed:
             named = _by_table(changed)
             cuts = self._cuts(progress.split_rows, lambda table: named.get(table, ()))
-            rows = sum(count * held for _, count, held, _ in cuts)
+            rows = sum(count * backfilled for _, count, backfilled, _ in cuts)
             following = replace(following, cuts=cuts, total=progress.total + rows)
             moved = self._chunk(ask, following, ALL, ALL)
             following, runs, drops = moved.progress, moved.runs, moved.drops
-        held = Listing.of(ask.base, self.worker.pages).runs(ASIDE)
+        backfilled = Listing.of(ask.base, self.worker.pages).runs(ASIDE)
         self._check_owed(ask, runs)
-        aside = [*held, *(r for r in runs if r.table == ASIDE)]
+        aside = [*backfilled, *(r for r in runs if r.table == ASIDE)]
         errors: tuple[RunRef, ...] = ()
         if aside:
             rows_ = concat_runs(ASIDE_SPEC, aside, self.worker.open_file)

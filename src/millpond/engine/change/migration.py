@@ -115,11 +115,11 @@ def state_node(plan: Plan, step: str) -> Node:
     if node is not None and evolves(node):
         return node
     known = [s for s, n in plan.nodes.items() if evolves(n)]
-    near = difflib.get_close_matches(step, known, 1)
+    matches = difflib.get_close_matches(step, known, 1)
     raise InvalidError(
         f"no step named {step!r}" if node is None else f"step {step!r} keeps no state of its user's",
         detail=f"steps with such state are {', '.join(known) or 'none'}",
-        hint=f"did you mean {near[0]!r}?" if near else None,
+        hint=f"did you mean {matches[0]!r}?" if matches else None,
     )
 
 
@@ -135,11 +135,11 @@ def state_table(plan: Plan, step: str, state: str) -> TableSpec:
             hint="set them in the step, on the first row of a key",
             step=step,
         )
-    near = difflib.get_close_matches(state, states, 1)
+    matches = difflib.get_close_matches(state, states, 1)
     raise InvalidError(
         f"step {step!r} has no state {state!r}",
         detail=f"its states are {', '.join(states) or 'none'}",
-        hint=f"did you mean {near[0]!r}?" if near else None,
+        hint=f"did you mean {matches[0]!r}?" if matches else None,
         step=step,
     )
 
@@ -150,25 +150,25 @@ def migrate(rewriter: StateRewriter, moves: Iterable[Move]) -> int:
     for move in moves:
         for name in tables_of(move.node, move.new):
             rewriter.replace(name)
-        for piece in rewriter.units(move.old):
-            made = _by_table(move, piece) if _takes_tables(move.function) else _by_row(move, piece)
+        for unit in rewriter.units(move.old):
+            made = _by_table(move, unit) if _takes_tables(move.function) else _by_row(move, unit)
             rewriter.write(move.step, with_expiry_rows(move.node, move.new, made))
             rows += made.num_rows
     return rows
 
 
-def _by_row(move: Move, piece: pa.Table) -> pa.Table:
+def _by_row(move: Move, unit: pa.Table) -> pa.Table:
     parts = []
-    for start in range(0, piece.num_rows, ROWS_AT_ONCE):
-        some = piece.slice(start, ROWS_AT_ONCE)
-        made = [row for given in _rows(move, some) if (row := _row(move, given)) is not None]
+    for start in range(0, unit.num_rows, ROWS_AT_ONCE):
+        some = unit.slice(start, ROWS_AT_ONCE)
+        made = [row for old_row in _rows(move, some) if (row := _row(move, old_row)) is not None]
         parts.append(from_python(move.step, move.new, made))
     return pa.concat_tables(parts)
 
 
-def _rows(move: Move, piece: pa.Table) -> list[dict[str, Any]]:
+def _rows(move: Move, unit: pa.Table) -> list[dict[str, Any]]:
     try:
-        return python_rows(move.old, piece)
+        return python_rows(move.old, unit)
     except Exception as error:  # unpickling a user's value may raise anything
         raise InvalidError(
             f"values of state {_name(move)!r} cannot be unpickled",
@@ -178,10 +178,10 @@ def _rows(move: Move, piece: pa.Table) -> list[dict[str, Any]]:
         ) from error
 
 
-def _row(move: Move, given: dict[str, Any]) -> dict[str, Any] | None:
-    before = dict(given)
+def _row(move: Move, row: dict[str, Any]) -> dict[str, Any] | None:
+    before = dict(row)
     try:
-        made = move.function(given)
+        made = move.function(row)
     except BaseException as error:  # a user's function may raise anything: the error shows the row
         if not is_row_fault(error):
             raise
@@ -195,9 +195,9 @@ def _row(move: Move, given: dict[str, Any]) -> dict[str, Any] | None:
     return {**{name: before[name] for name in move.kept}, **made}
 
 
-def _by_table(move: Move, piece: pa.Table) -> pa.Table:
+def _by_table(move: Move, unit: pa.Table) -> pa.Table:
     try:
-        made = move.function(piece)
+        made = move.function(unit)
     except BaseException as error:  # as above
         if not is_row_fault(error):
             raise
@@ -208,10 +208,10 @@ def _by_table(move: Move, piece: pa.Table) -> pa.Table:
         raise misfit(move.step, move.new, None, f"{name_of(move.function)} gave {type(made).__name__}")
     refuse_unknown(move.step, move.new, made.column_names, move.known)
     for name in move.new.schema.names:
-        if name in made.column_names or name not in piece.column_names:
+        if name in made.column_names or name not in unit.column_names:
             continue
-        if made.num_rows == piece.num_rows:
-            made = made.append_column(piece.schema.field(name), piece.column(name))
+        if made.num_rows == unit.num_rows:
+            made = made.append_column(unit.schema.field(name), unit.column(name))
         elif name == EXPIRES:
             raise misfit(move.step, move.new, None, f"with other rows than were given, they need {name!r}")
     return from_arrow(move.step, move.new, made)

@@ -77,7 +77,7 @@ class StateRewriter:
     def finish(self) -> StateRewrite:
         """The new runs, with each hash of a table in one run, and the runs that they replace."""
         files = {ref.file for refs in self._runs.values() for ref in refs}
-        added = [ref for place, refs in self._runs.items() for ref in self._disjoint(*place, refs)]
+        added = [ref for key, refs in self._runs.items() for ref in self._disjoint(*key, refs)]
         for name in files - {ref.file for ref in added}:  # merged: no commit will name them
             self.worker.store.delete(name)
         tables = {*self._specs, *self._replaced}

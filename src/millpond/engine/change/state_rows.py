@@ -100,8 +100,8 @@ def from_arrow(step: str, spec: TableSpec, rows: pa.Table) -> pa.Table:
         if column.type != field.type:
             column = _cast(step, spec, rows, field, column)
         if column.null_count and not field.nullable:
-            place = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
-            raise misfit(step, spec, _row(rows, place), f"column {field.name!r} must not be NULL")
+            row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+            raise misfit(step, spec, _row(rows, row), f"column {field.name!r} must not be NULL")
         columns.append(column)
     return pa.table(columns, schema=spec.schema)
 
@@ -130,20 +130,20 @@ def _fits(column: pa.Array, field: pa.Field) -> bool:
     return True
 
 
-def _row(rows: pa.Table, place: int) -> dict[str, Any]:
-    found: dict[str, Any] = rows.slice(place, 1).to_pylist()[0]
-    return found
+def _row(rows: pa.Table, number: int) -> dict[str, Any]:
+    row: dict[str, Any] = rows.slice(number, 1).to_pylist()[0]
+    return row
 
 
-def refuse_unknown(step: str, spec: TableSpec, given: Iterable[str], also: Iterable[str] = ()) -> None:
+def refuse_unknown(step: str, spec: TableSpec, columns: Iterable[str], also: Iterable[str] = ()) -> None:
     """Refuse columns that the table does not have; those in `also` are allowed and ignored."""
-    unknown = sorted({*given} - {*spec.schema.names} - {*also})
+    unknown = sorted({*columns} - {*spec.schema.names} - {*also})
     if unknown:
-        near = difflib.get_close_matches(unknown[0], spec.schema.names, 1)
+        matches = difflib.get_close_matches(unknown[0], spec.schema.names, 1)
         raise InvalidError(
             f"{_state(spec)} has no column {unknown[0]!r}",
             detail=f"columns are {', '.join(spec.schema.names)}",
-            hint=f"did you mean {near[0]!r}?" if near else None,
+            hint=f"did you mean {matches[0]!r}?" if matches else None,
             step=step,
         )
 
@@ -155,8 +155,8 @@ def refuse_twice(step: str, spec: TableSpec, rows: pa.Table) -> None:
     perm, same = sort_rows(spec, columns, hashes)
     if same is None or not same.any():
         return
-    place = int(np.flatnonzero(same)[0])
-    number = place if perm is None else int(perm[place])
+    position = int(np.flatnonzero(same)[0])
+    number = position if perm is None else int(perm[position])
     row = {name: column[number].as_py() for name, column in columns.items()}
     raise InvalidError(
         f"two rows for {_state(spec)} have one identity",

@@ -28,7 +28,7 @@ def arrivals(
     promised: Mapping[str, int],
     read: Collection[str],
     steps: WatermarkSteps,
-    marks: Mapping[str, Any],
+    states: Mapping[str, Any],
     now_us: int,
     unheard: bool = False,
     unpolled: Collection[str] = (),
@@ -43,27 +43,27 @@ def arrivals(
     if not steps.steps:
         return {}
     taken, offered = by_scan(admitted), by_scan({step: poll.splits for step, poll in polls.items()})
-    by_clock = {scan for each in idle_steps(marks, now_us, steps) for scan in each.scans}
+    by_clock = {scan for each in idle_steps(states, now_us, steps) for scan in each.scans}
     if unheard:
         waiting = {step for mark, heard in steps.unheard for step in (mark, *heard)}
         by_clock |= {scan for each in steps.steps if each.step in waiting for scan in each.scans}
-    found: dict[str, dict[str, Any]] = {}
+    by_source: dict[str, dict[str, Any]] = {}
     for scan in sorted({scan for each in steps.steps for scan in each.scans}.difference(unpolled)):
         mine = taken.get(scan, [])
-        told = _recorded_read(mine, _without(offered.get(scan, []), mine), is_held(marks, scan))
+        news = _recorded_read(mine, _without(offered.get(scan, []), mine), is_held(states, scan))
         reach = []
         if scan not in polls or scan in read:
             reach += [promised[scan]] if scan in promised else []
-            reach += _heartbeats(steps, scan, marks)
+            reach += _heartbeats(steps, scan, states)
         if scan in polls and polls[scan].finished and len(mine) == len(offered.get(scan, [])):
             reach.append(END_US)
-        if reach and max(reach) > _floor(marks, scan):
-            told["reach"] = max(reach)
+        if reach and max(reach) > _floor(states, scan):
+            news["reach"] = max(reach)
         if scan in by_clock:
-            told["clock"] = True
-        if told:
-            found[scan] = told
-    return found
+            news["clock"] = True
+        if news:
+            by_source[scan] = news
+    return by_source
 
 
 def moved_unheard(steps: WatermarkSteps, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
@@ -88,10 +88,10 @@ def caught_up(
     )
 
 
-def _heartbeats(steps: WatermarkSteps, scan: str, marks: Mapping[str, Any]) -> list[int]:
+def _heartbeats(steps: WatermarkSteps, scan: str, states: Mapping[str, Any]) -> list[int]:
     """The times that streams of heartbeats said before this epoch's rows were polled."""
     beats = [each.operator.heartbeats for each in steps.fed_by(scan)]
-    limits = [beat.limit(partial(bound, marks)) for beat in beats if beat is not None]
+    limits = [beat.limit(partial(bound, states)) for beat in beats if beat is not None]
     return [
         limit for limit in limits if limit is not None and limit < END_US
     ]  # heartbeats that end say nothing
@@ -99,34 +99,34 @@ def _heartbeats(steps: WatermarkSteps, scan: str, marks: Mapping[str, Any]) -> l
 
 def still_promised(
     promised: Mapping[str, int],
-    told: Mapping[str, Mapping[str, Any]],
+    arrivals: Mapping[str, Mapping[str, Any]],
     steps: WatermarkSteps,
-    marks: Mapping[str, Any],
+    states: Mapping[str, Any],
 ) -> dict[str, int]:
     """The promises that wait until their sources are read."""
     return {
         scan: at_us
         for scan, at_us in promised.items()
         if steps.fed_by(scan)
-        and at_us > _floor(marks, scan)
-        and told.get(scan, {}).get("reach", -END_US) < at_us
+        and at_us > _floor(states, scan)
+        and arrivals.get(scan, {}).get("reach", -END_US) < at_us
     }
 
 
 def _recorded_read(mine: Sequence[Split], rest: Sequence[Split], was_held: bool) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    news: dict[str, Any] = {
         "read": sorted({s.partition for s in mine if s.rows}),
         "ended": sorted({s.partition for s in mine if s.ends}),
     }
     if not any(s.ends or s.more for s in (*mine, *rest)):  # else `held` says it
-        told["waiting"] = sorted({s.partition for s in rest if s.rows} - {s.partition for s in mine})
+        news["waiting"] = sorted({s.partition for s in rest if s.rows} - {s.partition for s in mine})
     if any(s.partition for s in mine):
-        told["partitions"] = [s.partition for s in mine]
-    told = {name: value for name, value in told.items() if value}
-    held = mine[-1].more if mine else bool(rest) and was_held
-    if held and mine and mine[-1].more_from:
-        told["unread"] = dict(mine[-1].more_from)
-    return told if held == was_held else {**told, "held": held}
+        news["partitions"] = [s.partition for s in mine]
+    news = {name: value for name, value in news.items() if value}
+    is_held_now = mine[-1].more if mine else bool(rest) and was_held
+    if is_held_now and mine and mine[-1].more_from:
+        news["unread"] = dict(mine[-1].more_from)
+    return news if is_held_now == was_held else {**news, "held": is_held_now}
 
 
 def _without(offered: Sequence[Split], taken: Sequence[Split]) -> list[Split]:
@@ -134,71 +134,71 @@ def _without(offered: Sequence[Split], taken: Sequence[Split]) -> list[Split]:
     return [split for split in offered if id(split) not in ids]
 
 
-def moves(told: Mapping[str, Mapping[str, Any]]) -> bool:
+def moves(arrivals: Mapping[str, Mapping[str, Any]]) -> bool:
     """Do these arrivals move watermarks even if no row comes?"""
-    return any(one.get("held") is False or "reach" in one or "clock" in one for one in told.values())
+    return any(one.get("held") is False or "reach" in one or "clock" in one for one in arrivals.values())
 
 
-def is_held(marks: Mapping[str, Any], scan: str) -> bool:
+def is_held(states: Mapping[str, Any], scan: str) -> bool:
     """Does a source hold watermarks back by partitions that it has not read?"""
-    return any(scan in state.get("held", ()) for state in marks.values())
+    return any(scan in state.get("held", ()) for state in states.values())
 
 
-def _floor(marks: Mapping[str, Any], scan: str) -> int:
-    return min((s["floors"][scan] for s in marks.values() if scan in s.get("floors", {})), default=-END_US)
+def _floor(states: Mapping[str, Any], scan: str) -> int:
+    return min((s["floors"][scan] for s in states.values() if scan in s.get("floors", {})), default=-END_US)
 
 
 # -- alignment ---------------------------------------------------------------------------------
 
 
 def withheld(
-    polls: Mapping[str, Poll], steps: WatermarkSteps, marks: Mapping[str, Any]
+    polls: Mapping[str, Poll], steps: WatermarkSteps, states: Mapping[str, Any]
 ) -> dict[str, Collection[str] | None]:
     """By source: the partitions that are too far ahead of the slowest one; None stands for all of them.
 
     Sources whose splits must be admitted in order are withheld as a whole.
     """
-    found: dict[str, Collection[str] | None] = {}
+    partitions: dict[str, Collection[str] | None] = {}
     for each in steps.steps:
         drift_us = each.operator.drift_us
         if drift_us is None:
             continue
         peers = {each.step} | {s for group in steps.together if each.step in group for s in group}
         aligned = [p for p in steps.steps if p.step in peers and p.operator.drift_us is not None]
-        values = [v for p in aligned for v in _values(marks.get(p.step, {})).values()]
+        values = [v for p in aligned for v in _values(states.get(p.step, {})).values()]
         if not values or None in values:
             continue
         least = min(v for v in values if v is not None)
-        mine = _values(marks.get(each.step, {}))
+        mine = _values(states.get(each.step, {}))
         ahead = {where for where, v in mine.items() if v is not None and v > least + drift_us}
         for scan in sorted({scan for scan, _ in ahead}):
             parts = {part for of, part in ahead if of == scan}
             poll = polls.get(scan)
             if poll is not None and poll.independent:
-                found[scan] = parts
+                partitions[scan] = parts
             elif parts == {part for of, part in mine if of == scan}:
-                found[scan] = None
-    return found
+                partitions[scan] = None
+    return partitions
 
 
 def _values(state: Mapping[str, Any]) -> dict[tuple[str, str], int | None]:
     """The bounds of the active partitions of a step."""
-    found: dict[tuple[str, str], int | None] = {}
+    bounds: dict[tuple[str, str], int | None] = {}
     for scan, side in state.get("scans", {}).items():
         if side.get("idle") or state.get("floors", {}).get(scan) == END_US:
             continue
         parts = {part: entry for part, entry in side.get("parts", {}).items() if not entry.get("idle")}
         for part, entry in (parts or {"": side.get("past", {"bound": None})}).items():
-            found[scan, part] = entry["bound"]
-    return found
+            bounds[scan, part] = entry["bound"]
+    return bounds
 
 
 def offers(
-    polls: Mapping[str, Poll], held: Mapping[str, Collection[str] | None]
+    polls: Mapping[str, Poll], withheld: Mapping[str, Collection[str] | None]
 ) -> dict[str, tuple[Split, ...]]:
     """The splits that may be admitted."""
-    found: dict[str, tuple[Split, ...]] = {}
+    offered: dict[str, tuple[Split, ...]] = {}
     for step, poll in polls.items():
-        parts = held.get(step, ())
-        found[step] = () if parts is None else tuple(s for s in poll.splits if s.partition not in parts)
-    return found
+        parts = withheld.get(step, ())
+        offered[step] = () if parts is None else tuple(s for s in poll.splits if s.partition not in parts)
+    return offered

@@ -88,8 +88,8 @@ class Commands:
             return Refused(f"{error.message}, {error.detail}")
         scaling = args.get("scaling")  # the reason of the autoscaler
         if isinstance(scaling, dict):
-            told = {**scaling, "tasks": parallelism}
-            child = replace(child, metrics={**child.metrics, "scaling": told})
+            recorded = {**scaling, "tasks": parallelism}
+            child = replace(child, metrics={**child.metrics, "scaling": recorded})
             if scaling.get("mode") != "on":
                 return PlannedCommit(child)
         fixed = child.parallelism_fixed or scaling is None
@@ -98,35 +98,37 @@ class Commands:
     def _shed(self, event: Polled, child: Manifest) -> Next | Refused:
         """Set or remove the settings of a source that may shed rows; what it owes stays owed."""
         args, state = _args(event), self._state
-        source, given = args.get("source"), args.get("settings")
+        source, asked = args.get("source"), args.get("settings")
         if not isinstance(source, str) or source not in state.program.sources:
             return Refused(f"there is no source {source!r}")
         before = state.head.shedding.get(source)
-        if given is None:
-            kept = {**before, "target_lag_us": None} if before and before.get("owed") else None
+        if asked is None:
+            chosen_settings = {**before, "target_lag_us": None} if before and before.get("owed") else None
         else:
-            kept = {**(before or {}), **given}
+            chosen_settings = {**(before or {}), **asked}
             try:
-                Shedding.from_json(kept)
+                Shedding.from_json(chosen_settings)
             except (KeyError, TypeError, ValueError) as error:
                 return Refused(f"the settings of source {source!r} cannot be read: {error!r}")
-            if before and before.get("owed") and _chosen_by(before) != _chosen_by(kept):
+            if before and before.get("owed") and _chosen_by(before) != _chosen_by(chosen_settings):
                 return Refused(f"rows of source {source!r} that were shed in another way are still owed")
-            chosen = {**state.head.shedding, source: kept}
+            chosen = {**state.head.shedding, source: chosen_settings}
             if source not in state.program.shed_rules.of({n: _chosen_by(one) for n, one in chosen.items()}):
                 return Refused(f"the rows of source {source!r} cannot be shed")
         rest = {name: one for name, one in state.head.shedding.items() if name != source}
-        return PlannedCommit(replace(child, shedding=rest if kept is None else {**rest, source: kept}))
+        return PlannedCommit(
+            replace(child, shedding=rest if chosen_settings is None else {**rest, source: chosen_settings})
+        )
 
     def _settings(self, event: Polled, child: Manifest) -> Next | Refused:
         """Change settings, pause or resume, from the next epoch on."""
         try:
-            found = changed_settings(self._state.head.settings, _args(event).get("settings") or {})
+            settings = changed_settings(self._state.head.settings, _args(event).get("settings") or {})
         except InvalidError as error:
             return Refused(error.message)
         except (TypeError, AttributeError) as error:
             return Refused(str(error))
-        return PlannedCommit(replace(child, settings=found))
+        return PlannedCommit(replace(child, settings=settings))
 
     def _advance(self, event: Polled, child: Manifest) -> Next | Refused:
         """Promise that a source will send nothing older; the next epoch raises the watermarks."""

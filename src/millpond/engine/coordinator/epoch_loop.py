@@ -79,8 +79,8 @@ class EpochLoop:
 
     def poll(self) -> PollSources:
         self._asked_rows = self._budget_rows()
-        held = self._held or bool(self._state.head.settings.get(PAUSED))
-        return PollSources(self._state.head.positions, self._asked_rows, held)
+        is_paused = self._held or bool(self._state.head.settings.get(PAUSED))
+        return PollSources(self._state.head.positions, self._asked_rows, is_paused)
 
     def on_polled(self, event: Polled, *, hold: bool = False) -> RunEpoch | None:
         """The epoch to run; None if there is a command to execute first, or nothing to do.
@@ -106,8 +106,8 @@ class EpochLoop:
             if not event.command_waits or not (polls[INBOX].splits or polls[INBOX].rejects):
                 self.had_input = False
                 return None
-        marks, steps = head.watermarks, state.program.watermarks
-        offered = offers(polls, withheld(polls, steps, marks))
+        states, steps = head.watermarks, state.program.watermarks
+        offered = offers(polls, withheld(polls, steps, states))
         may_shed = head.shedding and not unpolled
         sheds = may_shed and (self.backlog_rows or any(s.owed for s in self._shed_settings().values()))
         self._shedding = self._shed_decision(polls) if sheds else NOTHING_SHED
@@ -119,11 +119,11 @@ class EpochLoop:
         self._left_rows = rows_left(event.polls, admitted)
         due = state.due(now_us)
         read = caught_up(polls, admitted, self._asked_rows)
-        told = arrivals(polls, admitted, head.promised, read, steps, marks, now_us, self._unheard, unpolled)
+        news = arrivals(polls, admitted, head.promised, read, steps, states, now_us, self._unheard, unpolled)
         if not admitted and not rejects:
             if not due and decides and self.backlog_rows == 0:
                 admitted = owed_splits(self._shedding, self._budget_rows(recovers=True))
-            if not due and not moves(told) and not admitted:
+            if not due and not moves(news) and not admitted:
                 return None
             if due:
                 self._last_timer_epoch = self._timer_epoch(due, last)
@@ -142,7 +142,7 @@ class EpochLoop:
             due,
             state.live.waiting,
             open_buckets(state),
-            told,
+            news,
         )
         return self._run
 
@@ -154,12 +154,12 @@ class EpochLoop:
         self._pace, self._cost = self._pace.measured(rows, ms), self._cost.measured(rows, ms)
         self._careful = self._cost.careful()
         self.backlog_rows = max(0, self.backlog_rows - rows)
-        marks = {**head.watermarks, **outcome.watermarks}
-        self._unheard = moved_unheard(state.program.watermarks, head.watermarks, marks)
+        watermarks = {**head.watermarks, **outcome.watermarks}
+        self._unheard = moved_unheard(state.program.watermarks, head.watermarks, watermarks)
         child = replace(
             state.child("epoch", run.now_us),
             positions={**head.positions, **{step: a.position for step, a in outcome.advances.items()}},
-            watermarks=marks,
+            watermarks=watermarks,
             counts=added_up(head.counts, outcome.counts),
             admitted={step: [record(s) for s in splits] for step, splits in run.admitted.items()},
             shedding=(
@@ -209,11 +209,11 @@ class EpochLoop:
             return sum(state.live.rows_by_bucket(table).values())
 
         pace, fixed_ms = self._careful or (self._pace.rows_per_ms, 0.0)
-        given = ShedInput(polls, pace, head.watermarks, head.counts, groups, fixed_ms)
+        observed = ShedInput(polls, pace, head.watermarks, head.counts, groups, fixed_ms)
         settings = self._shed_settings()
-        if is_calm(settings, given):
+        if is_calm(settings, observed):
             return NOTHING_SHED
-        return decided(settings, state.program.shed_rules, given)
+        return decided(settings, state.program.shed_rules, observed)
 
     def _shed_settings(self) -> Mapping[str, Shedding]:
         """What the head records about shedding; it is read again only when it has changed."""

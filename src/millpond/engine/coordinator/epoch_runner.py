@@ -100,7 +100,7 @@ class EpochRunner:
 
     def _spec(self, ask: RunEpoch) -> EpochSpec:
         by_step = by_scan({step: self._restored(step, splits) for step, splits in ask.admitted.items()})
-        rows = {step: sum(s.rows for s in given) for step, given in by_step.items()}
+        rows = {step: sum(s.rows for s in of_step) for step, of_step in by_step.items()}
         tasks = self._tasks(ask, sum(rows.values()))
         off = passes_off()
         parts = self._parts(ask) if tasks == 1 and off.isdisjoint({"plan_parts", "single_task"}) else 1
@@ -217,8 +217,8 @@ class EpochRunner:
             written += report.metrics["bytes_written"]
         advances: dict[str, Advance] = {}
         for step in sorted({*ask.admitted, *ask.rejects}):
-            given, bad = ask.admitted.get(step, ()), ask.rejects.get(step, ())
-            splits = tuple(s for s in given if not s.recovers)  # the position is past the others already
+            admitted, bad = ask.admitted.get(step, ()), ask.rejects.get(step, ())
+            splits = tuple(s for s in admitted if not s.recovers)  # the position is past the others already
             if not splits and not bad:
                 continue
             if step == INBOX:
@@ -249,10 +249,10 @@ class EpochRunner:
             **_hosts(reports),
             **self._placed(),
         }
-        marks = settled(
+        watermark_states = settled(
             ask.base.watermarks, observed, ask.arrivals, ask.now_us, self._program.levels.watermarks
         )
-        return EpochOutcome(tuple(runs), drops, counts, marks, advances, metrics)
+        return EpochOutcome(tuple(runs), drops, counts, watermark_states, advances, metrics)
 
     def _placed(self) -> dict[str, Any]:
         placed = self._engine.placement if isinstance(self._engine, PlacingEngine) else ()
@@ -287,9 +287,9 @@ class EpochRunner:
 
     def _settled(self, ask: RunEpoch, fresh: Sequence[RunRef]) -> tuple[RunRef, ...]:
         """Move retractions of error rows to the buckets of their rows; drop them if those were dropped."""
-        held = Listing.of(ask.base, self._worker.pages).runs(ERRORS)
-        found = settled_errors(self._worker, fresh, held, ask.log_buckets.get(ERRORS))
-        return write_errors(self._worker, found, ask.token, ask.epoch, task=SETTLED)
+        stored = Listing.of(ask.base, self._worker.pages).runs(ERRORS)
+        moved = settled_errors(self._worker, fresh, stored, ask.log_buckets.get(ERRORS))
+        return write_errors(self._worker, moved, ask.token, ask.epoch, task=SETTLED)
 
 
 def _hosts(reports: Sequence[Report]) -> dict[str, Any]:

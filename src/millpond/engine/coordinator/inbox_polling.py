@@ -105,8 +105,8 @@ def _executed(
         made_splits,
     )
 
-    together = executed_in_one_epoch(program.plan, entries)
-    made, refused = made_splits(program.plan, _snapshot(worker, head), together)
+    entries_of_epoch = executed_in_one_epoch(program.plan, entries)
+    made, refused = made_splits(program.plan, _snapshot(worker, head), entries_of_epoch)
     request = request_ids.request_of(entries[0].args) if entries[0].kind == inbox.ROW_ENTRY else None
     if request is not None and made:  # the commit that has its rows has its id
         first = replace(made[0], what={**made[0].what, **request_ids.args_of(request)})
@@ -217,10 +217,10 @@ def _snapshot(worker: Worker, manifest: Manifest) -> Snapshot:
     return Snapshot(worker.store, manifest, worker.pages, worker.open_file)
 
 
-def by_scan(given: Mapping[str, Sequence[Split]]) -> dict[str, list[Split]]:
+def by_scan(by_step: Mapping[str, Sequence[Split]]) -> dict[str, list[Split]]:
     """Splits by the scan that reads them: those of the inbox go to their tables."""
-    found: dict[str, list[Split]] = {}
-    for step, splits in given.items():
+    merged: dict[str, list[Split]] = {}
+    for step, splits in by_step.items():
         for split in splits:
-            found.setdefault(str(split.what[TABLE_KEY]) if step == INBOX else step, []).append(split)
-    return found
+            merged.setdefault(str(split.what[TABLE_KEY]) if step == INBOX else step, []).append(split)
+    return merged

@@ -24,9 +24,9 @@ class PhaseTimes:
 
     def delivered(self, sink: str, seconds: float, rows: int, size: int) -> None:
         with self._lock:
-            found = self._delivered.setdefault(sink, [0, 0, 0, 0.0])
-            for place, value in enumerate((1, rows, size, seconds * 1000)):
-                found[place] += value
+            sums = self._delivered.setdefault(sink, [0, 0, 0, 0.0])
+            for index, value in enumerate((1, rows, size, seconds * 1000)):
+                sums[index] += value
 
     def restart(self, phase: str) -> None:
         """Forget what was measured of a phase: a poll that found nothing admits nothing."""

@@ -245,11 +245,11 @@ class Runner:
             if isinstance(heard, BaseException):
                 raise heard
             self._log_failures(heard)
-            kept, self._next = self._next, None
+            following, self._next = self._next, None
             self._take(self.coordinator.handle(heard))
             if self._next is None:
-                self._next = kept
-            elif kept is not None:
+                self._next = following
+            elif following is not None:
                 raise InternalError("an answer from beside the chain moved the chain")
 
     def _log_failures(self, heard: Event) -> None:

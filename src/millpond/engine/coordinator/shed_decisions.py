@@ -54,7 +54,7 @@ def settings_of(recorded: Mapping[str, Any]) -> dict[str, Shedding]:
     return {step: Shedding.from_json(data) for step, data in recorded.items()}
 
 
-def is_calm(settings: Mapping[str, Shedding], given: ShedInput) -> bool:
+def is_calm(settings: Mapping[str, Shedding], observed: ShedInput) -> bool:
     """Is there nothing to decide: nothing shed or owed, and no backlog for which anything should be?
 
     `decided` would leave all settings as they are.
@@ -62,57 +62,57 @@ def is_calm(settings: Mapping[str, Shedding], given: ShedInput) -> bool:
     return all(
         mine.divisor == 1
         and not (mine.owed or mine.lost or mine.fates)
-        and _wanted(step, mine, given, None) == 1
+        and _wanted(step, mine, observed, None) == 1
         for step, mine in settings.items()
     )
 
 
-def decided(settings: Mapping[str, Shedding], rules: ShedRules, given: ShedInput) -> ShedDecision:
+def decided(settings: Mapping[str, Shedding], rules: ShedRules, observed: ShedInput) -> ShedDecision:
     """The settings of each source, with the divisor of the next epoch.
 
     A source that a new view made exact is not shed, whatever its settings say.  Rows are not read again for a
     view that did not see the others: what was owed before it was defined is lost.
     """
     allowed = rules.of({step: mine.chosen_by for step, mine in settings.items()})
-    needed = {step: _needed(step, mine, allowed.get(step), given) for step, mine in settings.items()}
-    found = {}
+    needed = {step: _needed(step, mine, allowed.get(step), observed) for step, mine in settings.items()}
+    sources = {}
     for step, mine in settings.items():
         rule = allowed.get(step)
         if mine.owed:
             readers = frozenset[str]() if rule is None else rule.readers
             mine = mine.without(tuple(o for o in mine.owed if readers <= {*o["readers"]}))
         if rule is None:
-            found[step] = replace(mine, divisor=1)
+            sources[step] = replace(mine, divisor=1)
             continue
         divisor = max(needed[p] for p in (step, *(p for p in rule.partners if p in needed)))
         if rule.sticky:
             divisor = max(divisor, mine.divisor_min)
         if rule.window is not None:
-            newest = [(given.watermarks.get(step) or {}).get("max") for step in rule.window.watermarks]
+            newest = [(observed.watermarks.get(step) or {}).get("max") for step in rule.window.watermarks]
             known = [at_us for at_us in newest if at_us is not None]
-            found[step] = mine.with_windows(divisor, rule.window, max(known, default=None))
+            sources[step] = mine.with_windows(divisor, rule.window, max(known, default=None))
         else:
-            found[step] = mine if divisor == mine.divisor else replace(mine, divisor=divisor)
+            sources[step] = mine if divisor == mine.divisor else replace(mine, divisor=divisor)
     calm = frozenset(step for step, divisor in needed.items() if divisor == 1)
-    return ShedDecision(found, allowed, calm)
+    return ShedDecision(sources, allowed, calm)
 
 
-def _needed(step: str, mine: Shedding, rule: SheddableSource | None, given: ShedInput) -> int:
+def _needed(step: str, mine: Shedding, rule: SheddableSource | None, seen: ShedInput) -> int:
     if rule is None:
         return 1
     most = None
     if rule.error_bounds:
-        rows = given.counts.get(f"rows/{step}", 0) + given.counts.get(f"shed/{step}", 0)
-        most = min(divisor_of_error(bound, rows, given.groups(table)) for table, bound in rule.error_bounds)
-    return _wanted(step, mine, given, most)
+        rows = seen.counts.get(f"rows/{step}", 0) + seen.counts.get(f"shed/{step}", 0)
+        most = min(divisor_of_error(bound, rows, seen.groups(table)) for table, bound in rule.error_bounds)
+    return _wanted(step, mine, seen, most)
 
 
-def _wanted(step: str, mine: Shedding, given: ShedInput, most: int | None) -> int:
-    poll = given.polls.get(step)
+def _wanted(step: str, mine: Shedding, observed: ShedInput, most: int | None) -> int:
+    poll = observed.polls.get(step)
     backlog = 0 if poll is None else (poll.backlog_rows or 0) + sum(s.rows for s in poll.splits)
-    pace = given.rows_per_ms
+    pace = observed.rows_per_ms
     if pace is not None and mine.target_lag_us:  # half of the target is what rows and the fixed cost share
-        pace *= max(0.1, 1 - given.fixed_ms * 2_000 / mine.target_lag_us)
+        pace *= max(0.1, 1 - observed.fixed_ms * 2_000 / mine.target_lag_us)
     return next_divisor(mine, pace, backlog, most)
 
 
@@ -214,9 +214,9 @@ def without_owed(
             mine = decision.sources[step]
             mine = mine.without(mine.owed[again:])
             rule = decision.allowed.get(step)
-            held = mine.divisor_min if rule is not None and rule.sticky else mine.divisor
+            least = mine.divisor_min if rule is not None and rule.sticky else mine.divisor
             decision = replace(
-                decision, sources={**decision.sources, step: replace(mine, divisor=max(mine.divisor, held))}
+                decision, sources={**decision.sources, step: replace(mine, divisor=max(mine.divisor, least))}
             )
     fresh = {step: [s for s in splits if not s.recovers] for step, splits in admitted.items()}
     left = thinned({step: splits for step, splits in fresh.items() if splits}, decision)

@@ -87,9 +87,9 @@ def _delivery(ask: Deliver, node: SinkNode, program: RunningProgram, worker: Wor
     """What the sink receives; None if nothing has changed."""
     parts = []
     for epoch in range(ask.first, ask.epoch + 1):
-        found = _changes(ask, epoch, node, program, worker)
-        if found is not None and found.num_rows:
-            parts.append(EpochDelta(epoch, found))
+        changes = _changes(ask, epoch, node, program, worker)
+        if changes is not None and changes.num_rows:
+            parts.append(EpochDelta(epoch, changes))
     if not parts:
         return None
     manifest = history.read_manifest(worker.store, ask.epoch)
@@ -110,11 +110,11 @@ def _delivery(ask: Deliver, node: SinkNode, program: RunningProgram, worker: Wor
     )
     rows = None
     if mode == "complete":
-        held = sink_table(program.plan_of(manifest, worker), ask.sink)
+        table = sink_table(program.plan_of(manifest, worker), ask.sink)
         snapshot = Snapshot(worker.store, manifest, worker.pages, worker.open_file)
-        rows = schema.empty_table() if held is None else appended(all_rows(snapshot, held))
-    alike = tuple(EpochDelta(part.epoch, _with_columns(part.delta, schema)) for part in parts)
-    return Delivery(binding, ask.epoch, ask.first - 1, alike, rows)
+        rows = schema.empty_table() if table is None else appended(all_rows(snapshot, table))
+    deltas_of_epochs = tuple(EpochDelta(part.epoch, _with_columns(part.delta, schema)) for part in parts)
+    return Delivery(binding, ask.epoch, ask.first - 1, deltas_of_epochs, rows)
 
 
 def _with_columns(delta: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -122,9 +122,9 @@ def _with_columns(delta: pa.Table, schema: pa.Schema) -> pa.Table:
     wanted = [*schema, pa.field(deltas.WEIGHT, pa.int64())]
     if delta.schema.names == [f.name for f in wanted]:
         return delta
-    held = delta.column_names
+    names = delta.column_names
     columns = [
-        delta.column(f.name).cast(f.type) if f.name in held else pa.nulls(delta.num_rows, f.type)
+        delta.column(f.name).cast(f.type) if f.name in names else pa.nulls(delta.num_rows, f.type)
         for f in wanted
     ]
     return pa.table(columns, schema=pa.schema(wanted))

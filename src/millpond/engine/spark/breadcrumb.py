@@ -79,5 +79,5 @@ def _exited(status: int) -> NoReturn:
 
 
 def _same(file: int, path: str) -> bool:
-    held, there = os.fstat(file), os.stat(path)
-    return (held.st_dev, held.st_ino) == (there.st_dev, there.st_ino)
+    opened, there = os.fstat(file), os.stat(path)
+    return (opened.st_dev, opened.st_ino) == (there.st_dev, there.st_ino)

@@ -516,7 +516,7 @@ def _tail(trace: str) -> str:
 def _reason(text: str) -> str:
     """The line with the cause: Spark puts it between the failed call and two stacks."""
     for line in text.splitlines():
-        _, mark, told = line.partition("Exception: ")
+        _, mark, reason = line.partition("Exception: ")
         if mark:
-            return told.strip()[:1000]
+            return reason.strip()[:1000]
     return text.strip()[:1000]

@@ -81,13 +81,13 @@ class SparkEngine:
 
     def shared(self, uri: str, options: Mapping[str, Any]) -> dict[str, Any]:
         """The options with which tasks open the store; InvalidError if an executor cannot read it."""
-        given = by_reference(options)
-        if shared_credentials.OPTION in given:
-            credential_files.share(self._context, given[shared_credentials.OPTION])
+        store_options = by_reference(options)
+        if shared_credentials.OPTION in store_options:
+            credential_files.share(self._context, store_options[shared_credentials.OPTION])
         if self._on_cluster and uri not in self._checked:
-            check_store_access(self.chain, uri, given, self.default_parallelism)
+            check_store_access(self.chain, uri, store_options, self.default_parallelism)
             self._checked.add(uri)
-        return given
+        return store_options
 
     def _rehearse(self) -> None:
         """Run an exchange between all cores, so that workers and JVM are warm for the first epoch."""
@@ -105,7 +105,7 @@ class SparkEngine:
             self._placement.last = hosts
 
     def run(self, spec: EpochSpec) -> list[Report]:
-        told = f"millpond epoch {spec.epoch}"
+        title = f"millpond epoch {spec.epoch}"
         one = self.single_task_rows_max and len(spec.parallelism) > 1 and set(spec.parallelism) == {1}
         one = one and "single_task" not in spec.passes_off
         # With as many tasks in each level, task t of all levels has the same hash range, and the same host.
@@ -115,7 +115,7 @@ class SparkEngine:
         if one or spec.in_parts:
             levels = [SingleTaskJob(spec)]
         hosts_of = None if self._placement is None else self._placement.hosts
-        frames = self.chain.run(levels, spec.parallelism[: len(levels)], description=told, hosts_of=hosts_of)
+        frames = self.chain.run(levels, spec.parallelism[: len(levels)], description=title, hosts_of=hosts_of)
         return collect_reports(spec, frames)
 
     def map(self, function: Callable[[bytes], bytes], items: Sequence[bytes]) -> list[bytes]:

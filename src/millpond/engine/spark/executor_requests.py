@@ -49,9 +49,9 @@ class ExecutorRequests:
 
     def _count_cores(self) -> int:
         """The cores of one executor."""
-        given = str(self._scala.conf().get("spark.executor.cores", ""))
-        if given.isdecimal():
-            return int(given)
+        configured = str(self._scala.conf().get("spark.executor.cores", ""))
+        if configured.isdecimal():
+            return int(configured)
         # Spark's default parallelism is no measure: it is never below two.
         total = int(self._scala.schedulerBackend().totalCoreCount())
         return max(1, total // max(1, executor_count(self._context)))

@@ -29,16 +29,16 @@ class Served:
         """The frames at (place, secret), the result of Spark's `collectAndServe`."""
         from pyspark.util import local_connect_and_auth
 
-        place, secret = served[0], served[1]
-        stream, socket = local_connect_and_auth(place, secret)
+        path, secret = served[0], served[1]
+        stream, socket = local_connect_and_auth(path, secret)
         try:
             socket.settimeout(None)  # a job may take any time
             found = list(frames(stream))
         finally:
             stream.close()
             socket.close()
-        if self._at_exit is not None and isinstance(place, str):  # an integer is a TCP port
-            self._at_exit.discard(place)
+        if self._at_exit is not None and isinstance(path, str):  # an integer is a TCP port
+            self._at_exit.discard(path)
         return found
 
 
@@ -73,9 +73,9 @@ def paths_at_exit(gateway: Any) -> Any:
             if one.getParameterCount() == 2
         )
         make.setAccessible(True)
-        given = gateway.new_array(gateway.jvm.java.lang.Object, 2)
+        arguments = gateway.new_array(gateway.jvm.java.lang.Object, 2)
         # `File.deleteOnExit` locks the class that holds the set; so does this synchronized view of the set.
-        given[0], given[1] = field.get(None), hook
-        return make.newInstance(given)
+        arguments[0], arguments[1] = field.get(None), hook
+        return make.newInstance(arguments)
     except Py4JJavaError:
         return None

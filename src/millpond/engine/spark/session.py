@@ -237,10 +237,10 @@ def local_cores(master: str) -> float:
     >>> local_cores("local[3]"), local_cores("local[2,4]"), local_cores("local"), local_cores("yarn")
     (3, 2, 1, inf)
     """
-    found = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\d+)?\])?", master)
-    if found is None:
+    match = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\d+)?\])?", master)
+    if match is None:
         return math.inf
-    return _cores() if found[1] == "*" else int(found[1] or 1)
+    return _cores() if match[1] == "*" else int(match[1] or 1)
 
 
 def settings_for(master: str, extra: Mapping[str, str]) -> dict[str, str]:
@@ -353,10 +353,10 @@ def _probe(context: Any) -> None:
 def _unfit(text: str) -> InvalidError:
     """Why the executors' Python cannot run our tasks, parsed from the text of the failed task."""
     if "PYTHON_VERSION_MISMATCH" in text:
-        found = re.search(r"worker.{0,40}?(\d+\.\d+).{0,80}?driver.{0,10}?(\d+\.\d+)", text, re.DOTALL)
+        versions = re.search(r"worker.{0,40}?(\d+\.\d+).{0,80}?driver.{0,10}?(\d+\.\d+)", text, re.DOTALL)
         return InvalidError(
             "the executors run another python than the driver",
-            detail=f"executors {found[1]}, driver {found[2]}" if found else None,
+            detail=f"executors {versions[1]}, driver {versions[2]}" if versions else None,
             hint="set PYSPARK_PYTHON to the same version everywhere before the session starts",
         )
     if missing := re.search(r"No module named '?([\w.]+)", text):
@@ -390,12 +390,12 @@ def check_java() -> int:
             detail=f"{where}: {error.strerror}",
             hint=f"unset JAVA_HOME, or {hint}" if home else hint,
         ) from error
-    told = done.stderr + done.stdout
-    version = java_version(told)
+    printed = done.stderr + done.stdout
+    version = java_version(printed)
     if version is None:
         raise InvalidError(
             f"spark needs java 17 or newer, and {java} does not say its version",
-            detail=f"exit code {done.returncode}: {told.strip()[:200]}",
+            detail=f"exit code {done.returncode}: {printed.strip()[:200]}",
             hint=hint,
         )
     if version < JAVA_MIN:
@@ -407,17 +407,17 @@ def check_java() -> int:
     return version
 
 
-def java_version(told: str) -> int | None:
+def java_version(printed: str) -> int | None:
     """Parse the major version from the output of `java -version`.
 
     >>> java_version('openjdk version "17.0.15" 2025-04-15'), java_version('java version "1.8.0_392"')
     (17, 8)
     """
-    found = re.search(r'version "(\d+)(?:\.(\d+))?', told)
-    if found is None:
+    version = re.search(r'version "(\d+)(?:\.(\d+))?', printed)
+    if version is None:
         return None
-    major = int(found[1])
-    return int(found[2]) if major == 1 and found[2] else major
+    major = int(version[1])
+    return int(version[2]) if major == 1 and version[2] else major
 
 
 def install_command(platform: str, which: Callable[[str], str | None]) -> str:

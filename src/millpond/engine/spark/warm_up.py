@@ -42,9 +42,9 @@ class Rehearsal:
 
     def __call__(self, task: int, frames: Iterator[Raw]) -> Iterator[tuple[int, Raw]]:
         make_ready()
-        given = list(frames) or [task.to_bytes(8, "little")]
+        received = list(frames) or [task.to_bytes(8, "little")]
         for target in range(self.targets):
-            for frame in given:
+            for frame in received:
                 yield target, frame
 
 

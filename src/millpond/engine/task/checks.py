@@ -21,11 +21,11 @@ from millpond.plan.nodes import Node
 def check_result(node: Node, result: StepResult, ctx: Context) -> None:
     shape = node.binding.shape
     if result.out is not None:
-        given = [n for n in result.out.column_names if not n.startswith("_")]
-        unknown = [n for n in given if n not in shape.schema.names]
+        columns = [n for n in result.out.column_names if not n.startswith("_")]
+        unknown = [n for n in columns if n not in shape.schema.names]
         if unknown:
             _broken(node, ctx, "output has columns that the schema does not", str(unknown))
-        for name in given:
+        for name in columns:
             want, got = shape.schema.field(name).type, result.out.schema.field(name).type
             if pa.types.is_dictionary(got):  # dictionary-encoded by the source, on the way to an exchange
                 got = got.value_type
@@ -65,8 +65,8 @@ def check_batched(node: Node, result: StepResult, rows: pa.Table, ctx: Context) 
     """Check that a batched step gives the same state as the step alone; it may also write unchanged rows."""
     (spec,) = node.binding.tables
     columns = [*spec.schema.names, "_w", "_h"]
-    alone = [change.rows for change in result.changes]
-    wanted = {str(row) for part in alone for row in part.select(columns).to_pylist()}
+    unbatched = [change.rows for change in result.changes]
+    wanted = {str(row) for part in unbatched for row in part.select(columns).to_pylist()}
     found = {str(row) for row in rows.select(columns).to_pylist()}
     if not found >= wanted or (len(found) > len(wanted) and not isinstance(node.operator, Distinct)):
         detail = f"alone {sorted(wanted - found)[:3]}, at once {sorted(found - wanted)[:3]}"

@@ -39,13 +39,13 @@ class Shelf:
 
     def leave(self, frame: Raw) -> bytes:
         """Write a frame to the file; returns its ticket."""
-        place = self._end
+        offset = self._end
         try:
             if self._file is None:
                 self._name = uuid.uuid4().hex
                 os.makedirs(self._folder, exist_ok=True)
                 self._file = FileIO(os.path.join(self._folder, self._name), "xb")
-            self._file.seek(place)
+            self._file.seek(offset)
             rest = memoryview(frame)
             while rest:
                 rest = rest[self._file.write(rest) :]
@@ -55,8 +55,8 @@ class Shelf:
                 detail=f"{self._folder}: {error.strerror}",
                 hint="spark.local.dir names the folder: it needs room for what an epoch exchanges",
             ) from error
-        self._end = -(-(place + len(frame)) // _PAGE) * _PAGE  # maps start at page boundaries
-        return _TICKET.pack(_MARK, place, len(frame), self._name.encode())
+        self._end = -(-(offset + len(frame)) // _PAGE) * _PAGE  # maps start at page boundaries
+        return _TICKET.pack(_MARK, offset, len(frame), self._name.encode())
 
     def close(self) -> None:
         if self._file is not None:
@@ -69,16 +69,16 @@ def is_ticket(frame: Raw) -> bool:
 
 def fetch(folder: str, ticket: bytes) -> memoryview:
     """The frame of a ticket, mapped from its file; the memory stays valid when the file is deleted."""
-    _, place, length, name = _TICKET.unpack(ticket)
+    _, offset, length, name = _TICKET.unpack(ticket)
     try:
         handle = os.open(os.path.join(folder, name.decode()), os.O_RDONLY)
         try:
-            return memoryview(mmap.mmap(handle, length, flags=_FLAGS, prot=mmap.PROT_READ, offset=place))
+            return memoryview(mmap.mmap(handle, length, flags=_FLAGS, prot=mmap.PROT_READ, offset=offset))
         finally:
             os.close(handle)
     except (OSError, ValueError) as error:  # a file that is too short raises ValueError
         raise UnavailableError(
             "a frame file for this task is missing",
-            detail=f"{length} bytes at {place}: {error}",
+            detail=f"{length} bytes at {offset}: {error}",
             hint="run the epoch again",
         ) from error

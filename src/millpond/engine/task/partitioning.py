@@ -59,10 +59,10 @@ def _same_encoding(tables: list[pa.Table]) -> list[pa.Table]:
 
 def plain(rows: pa.Table, names: Collection[str]) -> pa.Table:
     """The rows with these columns decoded from dictionaries."""
-    for place, field in enumerate(rows.schema):
+    for index, field in enumerate(rows.schema):
         if field.name in names and pa.types.is_dictionary(field.type):
             kind = field.type.value_type
-            rows = rows.set_column(place, field.with_type(kind), rows.column(place).cast(kind))
+            rows = rows.set_column(index, field.with_type(kind), rows.column(index).cast(kind))
     return rows
 
 
@@ -123,9 +123,9 @@ def _dealt(delta: pa.Table, targets: int) -> Iterator[tuple[int, pa.Table]]:
         order = np.argsort(owners, kind="stable")
         rows = batch.take(pa.array(order))
         cuts = np.searchsorted(owners[order], np.arange(targets + 1, dtype=np.uint32))
-        for piece, (start, end) in zip(pieces, pairwise(cuts.tolist()), strict=True):
+        for part, (start, end) in zip(pieces, pairwise(cuts.tolist()), strict=True):
             if end > start:
-                piece.append(rows.slice(start, end - start))
-    for target, piece in enumerate(pieces):
-        if piece:
-            yield target, pa.Table.from_batches(piece, delta.schema)
+                part.append(rows.slice(start, end - start))
+    for target, part in enumerate(pieces):
+        if part:
+            yield target, pa.Table.from_batches(part, delta.schema)

@@ -33,7 +33,8 @@ class Picked:
     def table(self) -> pa.Table:
         """The selected rows, copied."""
         columns = {
-            name: take(one_chunk(self.rows.column(held)), self.places) for name, held in self.names.items()
+            name: take(one_chunk(self.rows.column(stored)), self.places)
+            for name, stored in self.names.items()
         }
         if WEIGHT in self.rows.column_names:
             columns[WEIGHT] = take(one_chunk(self.rows.column(WEIGHT)), self.places)

@@ -58,10 +58,10 @@ def parts(plan: Plan, count: int) -> tuple[PlanPart, ...]:
     members: list[set[str]] = [set() for _ in range(count)]
     loads = [0] * count
     heard_by = watermark_steps(plan).heard_by
-    for piece in _pieces(plan, heard_by, count):
+    for steps_of_part in _pieces(plan, heard_by, count):
         lightest = loads.index(min(loads))
-        members[lightest] |= piece
-        loads[lightest] += _cost(plan, piece)
+        members[lightest] |= steps_of_part
+        loads[lightest] += _cost(plan, steps_of_part)
     found = [_with_needs(plan, heard_by, steps) for steps in members if steps]
     heaviest = max((_cost(plan, steps) for steps in found), default=0)
     if len(found) < 2 or heaviest > tuning.PLAN_PART_SHARE_MAX * _cost(plan, set(plan.nodes)):
@@ -97,7 +97,7 @@ def _pieces(plan: Plan, heard_by: Heard, count: int) -> list[set[str]]:
         cuts = min(len(groups), -(-2 * count * sum(_cost(plan, g) for g in groups) // total))
         edges = [len(groups) * n // cuts for n in range(cuts + 1)]
         found += [set[str]().union(*groups[lo:hi]) for lo, hi in itertools.pairwise(edges)]
-    return sorted(found, key=lambda piece: _cost(plan, piece), reverse=True)
+    return sorted(found, key=lambda steps: _cost(plan, steps), reverse=True)
 
 
 def _groups(plan: Plan, heard_by: Heard) -> list[set[str]]:

@@ -70,8 +70,8 @@ def _open_soon(worker: Worker, segments: dict[str, set[int]]) -> None:
                 name, places = waiting.get(block=False)
                 file = worker.open_file(name)
                 if file.is_partial:
-                    for place in sorted(places):
-                        file.segment(place)
+                    for position in sorted(places):
+                        file.segment(position)
 
     for _ in range(min(PREFETCH_THREADS, len(segments))):
         threading.Thread(target=open_all, name="prefetch", daemon=True).start()

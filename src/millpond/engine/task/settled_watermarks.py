@@ -29,7 +29,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from millpond.engine.task.watermarks import ANY, Marks, Observed, bound, joined, most
+from millpond.engine.task.watermarks import ANY, Observed, WatermarkStates, bound, joined, most
 from millpond.kernels.watermark_strategies import LEARN_WINDOW_US, Percentile, quantile_us, summed
 from millpond.plan.watermark_steps import WatermarkStep, WatermarkSteps
 
@@ -40,38 +40,38 @@ END_US = 253_402_300_799_999_999  # the last microsecond of the year 9999: nothi
 
 
 def settled(
-    before: Mapping[str, Any], observed: Observed, told: Arrivals, now_us: int, steps: WatermarkSteps
-) -> Marks:
+    before: Mapping[str, Any], observed: Observed, arrivals: Arrivals, now_us: int, steps: WatermarkSteps
+) -> WatermarkStates:
     """The watermarks after the epoch."""
-    found = dict(before)
+    states = dict(before)
     for each in steps.steps:
-        state = _after(each, before.get(each.step), _seen(each, observed), told, now_us)
+        state = _after(each, before.get(each.step), _seen(each, observed), arrivals, now_us)
         if state is not None:
-            found[each.step] = state
+            states[each.step] = state
     for _ in range(len(steps.steps) + 1):  # a watermark may follow one that follows another
-        known = {step: bound(found, step) for step in found}
-        _inherit(found, steps)
-        _follow(found, steps)
-        if known == {step: bound(found, step) for step in found}:
+        known = {step: bound(states, step) for step in states}
+        _inherit(states, steps)
+        _follow(states, steps)
+        if known == {step: bound(states, step) for step in states}:
             break
-    return with_least(found, steps)
+    return with_least(states, steps)
 
 
-def with_least(marks: Mapping[str, Any], steps: WatermarkSteps) -> Marks:
+def with_least(before: Mapping[str, Any], steps: WatermarkSteps) -> WatermarkStates:
     """The watermarks, with those of unions and closed windows: the least of several."""
-    found = dict(marks)
+    states = dict(before)
     for name, of in steps.least:
-        bounds = [(bound(found, step), shift) for step, shift in of]
+        bounds = [(bound(states, step), shift) for step, shift in of]
         known = [at_us - shift for at_us, shift in bounds if at_us is not None]
-        newest = most([found.get(step, {}).get("max") for step, _ in of])
+        newest = most([states.get(step, {}).get("max") for step, _ in of])
         if known and len(known) == len(bounds):
-            found[name] = {"max": newest, "bound": most([bound(found, name), min(known)])}
-    return found
+            states[name] = {"max": newest, "bound": most([bound(states, name), min(known)])}
+    return states
 
 
-def idle_steps(marks: Mapping[str, Any], now_us: int, steps: WatermarkSteps) -> list[WatermarkStep]:
+def idle_steps(states: Mapping[str, Any], now_us: int, steps: WatermarkSteps) -> list[WatermarkStep]:
     """The steps of which a partition or a source becomes idle now."""
-    return [each for each in steps.steps if _goes_idle(each, marks.get(each.step), now_us)]
+    return [each for each in steps.steps if _goes_idle(each, states.get(each.step), now_us)]
 
 
 # -- one step --------------------------------------------------------------------------------
@@ -79,20 +79,20 @@ def idle_steps(marks: Mapping[str, Any], now_us: int, steps: WatermarkSteps) -> 
 
 def _seen(each: WatermarkStep, observed: Observed) -> Seen:
     tasks = observed.get(each.step, {})
-    found: dict[str, dict[str, Any]] = {}
+    by_scan: dict[str, dict[str, Any]] = {}
     for task in sorted(tasks):
         for scan, parts in tasks[task].items():
-            mine = found.setdefault(scan, {})
+            mine = by_scan.setdefault(scan, {})
             for part, one in parts.items():
                 mine[part] = one if part not in mine else joined(each.operator.rule, mine[part], one)
-    return found
+    return by_scan
 
 
 def _after(
-    each: WatermarkStep, before: Mapping[str, Any] | None, seen: Seen, told: Arrivals, now_us: int
+    each: WatermarkStep, before: Mapping[str, Any] | None, seen: Seen, arrivals: Arrivals, now_us: int
 ) -> dict[str, Any] | None:
     """The state of one step; None if there is none, or it stays as it is."""
-    news = [told[scan] for scan in each.scans if scan in told]
+    news = [arrivals[scan] for scan in each.scans if scan in arrivals]
     if before is None:
         starts = any(mine.get(name) for mine in news for name in ("waiting", "held", "reach"))
         if not seen and not starts and each.operator.idle_us is None:
@@ -104,25 +104,25 @@ def _after(
     if each.by_partition:
         if before is None:  # a source that has sent nothing yet holds the watermark back, too
             sides = {scan: {} if each.operator.idle_us is None else {"at": now_us} for scan in each.scans}
-        given = {scan: (seen.get(scan, {}), told.get(scan, {})) for scan in each.scans}
+        observed = {scan: (seen.get(scan, {}), arrivals.get(scan, {})) for scan in each.scans}
     else:
         active = sorted({part for mine in news for part in mine.get("read", ())})
         sides = sides or {ANY: {} if each.operator.idle_us is None else {"at": now_us}}
-        given = {ANY: (seen.get(ANY, {}), {"read": active} if active else {})}
+        observed = {ANY: (seen.get(ANY, {}), {"read": active} if active else {})}
     delay_us = _learn(each, state, seen)
-    for scan, (rows, news_of) in given.items():
+    for scan, (rows, news_of) in observed.items():
         if rows or news_of or scan in sides:
             sides[scan] = _side(each, sides.get(scan, {}), rows, news_of, delay_us, now_us)
     _note(state, "scans", {scan: sides[scan] for scan in sorted(sides)})
-    held = {*state.get("held", ())} - {s for s in each.scans if told.get(s, {}).get("held") is False}
-    held |= {scan for scan in each.scans if each.by_partition and told.get(scan, {}).get("held")}
+    held = {*state.get("held", ())} - {s for s in each.scans if arrivals.get(s, {}).get("held") is False}
+    held |= {scan for scan in each.scans if each.by_partition and arrivals.get(scan, {}).get("held")}
     _note(state, "held", sorted(held))
-    unread = _unread(each, state.get("unread", {}), held, told)
+    unread = _unread(each, state.get("unread", {}), held, arrivals)
     _note(state, "unread", unread)
     floors = {**state.get("floors", {})}
     for scan in each.scans:
-        if "reach" in told.get(scan, {}):
-            floors[scan] = most([floors.get(scan), told[scan]["reach"]])
+        if "reach" in arrivals.get(scan, {}):
+            floors[scan] = most([floors.get(scan), arrivals[scan]["reach"]])
     _note(state, "floors", {scan: floors[scan] for scan in sorted(floors)})
     newest = most([state["max"], *(s["max"] for parts in seen.values() for s in parts.values())])
     state["max"] = newest
@@ -162,11 +162,13 @@ def _bound(
     return most(idle)
 
 
-def _unread(each: WatermarkStep, before: Mapping[str, int], held: set[str], told: Arrivals) -> dict[str, int]:
+def _unread(
+    each: WatermarkStep, before: Mapping[str, int], held: set[str], news_by_scan: Arrivals
+) -> dict[str, int]:
     """By source that is held: the least time in what it has not read."""
     found = {}
     for scan in sorted(held):
-        news = told.get(scan, {})
+        news = news_by_scan.get(scan, {})
         if "read" not in news and "ended" not in news:  # it read nothing
             least = before.get(scan)
         else:
@@ -192,16 +194,16 @@ def _side(
     each: WatermarkStep,
     side: Mapping[str, Any],
     seen: Mapping[str, Any],
-    told: Mapping[str, Any],
+    news: Mapping[str, Any],
     delay_us: int,
     now_us: int,
 ) -> dict[str, Any]:
     """What is known of one source after the epoch."""
     rule, idle_us = each.operator.rule, each.operator.idle_us
     parts: dict[str, Any] = {part: dict(entry) for part, entry in side.get("parts", {}).items()}
-    for part in told.get("waiting", ()):
+    for part in news.get("waiting", ()):
         parts.setdefault(part, {"max": None, "bound": None})
-    for part in told.get("read", ()):
+    for part in news.get("read", ()):
         if part not in seen and part in parts and parts[part]["max"] is None:
             del parts[part]  # no row of it reached the step
     for part, one in seen.items():
@@ -211,27 +213,27 @@ def _side(
     for entry in parts.values():
         if entry["max"] is not None:
             entry["bound"] = most([entry["bound"], rule.bound(entry, delay_us), entry.get("reach")])
-    found: dict[str, Any] = {}
-    active = {*seen, *told.get("read", ()), *told.get("waiting", ())}
+    after: dict[str, Any] = {}
+    active = {*seen, *news.get("read", ()), *news.get("waiting", ())}
     if idle_us is not None:
-        found["at"] = now_us if active or "at" not in side else side["at"]
+        after["at"] = now_us if active or "at" not in side else side["at"]
         for part, entry in parts.items():
             entry["at"] = now_us if part in active or "at" not in entry else entry["at"]
             _note(entry, "idle", now_us - entry["at"] >= idle_us)
     past = side.get("past")
-    for part in told.get("ended", ()):
+    for part in news.get("ended", ()):
         ended = parts.pop(part, None)
         if ended is not None and ended["max"] is not None:
             best = most([ended["bound"], None if past is None else past["bound"]])
-            kept = {name: value for name, value in ended.items() if name not in ("at", "idle")}
-            past = kept if past is None else joined(rule, past, kept)
+            summary = {name: value for name, value in ended.items() if name not in ("at", "idle")}
+            past = summary if past is None else joined(rule, past, summary)
             past["bound"] = most([best, rule.bound(past, delay_us)])
     if idle_us is not None:
-        silent = now_us - found["at"] >= idle_us
-        _note(found, "idle", all(e.get("idle") for e in parts.values()) if parts else silent)
-    _note(found, "parts", {part: parts[part] for part in sorted(parts)})
-    _note(found, "past", past)
-    return found
+        silent = now_us - after["at"] >= idle_us
+        _note(after, "idle", all(e.get("idle") for e in parts.values()) if parts else silent)
+    _note(after, "parts", {part: parts[part] for part in sorted(parts)})
+    _note(after, "past", past)
+    return after
 
 
 def _goes_idle(each: WatermarkStep, state: Mapping[str, Any] | None, now_us: int) -> bool:
@@ -253,12 +255,12 @@ def _learn(each: WatermarkStep, state: dict[str, Any], seen: Seen) -> int:
     rule = each.operator.rule
     if not (rule.learns or each.operator.learns):
         return 0
-    found = [one.get("delays", {}) for parts in seen.values() for one in parts.values()]
+    delays = [one.get("delays", {}) for parts in seen.values() for one in parts.values()]
     newest = most([state["max"], *(one["max"] for parts in seen.values() for one in parts.values())])
     if newest is None:
         return 0
     learnt = state.get("delays") or {"since": newest, "now": {}, "before": {}}
-    learnt = {**learnt, "now": summed(learnt["now"], *found)}
+    learnt = {**learnt, "now": summed(learnt["now"], *delays)}
     window_us = rule.window_us if isinstance(rule, Percentile) else LEARN_WINDOW_US
     share = rule.share if isinstance(rule, Percentile) else 1.0
     delay_us = quantile_us(summed(learnt["now"], learnt["before"]), share)
@@ -268,7 +270,7 @@ def _learn(each: WatermarkStep, state: dict[str, Any], seen: Seen) -> int:
     return delay_us
 
 
-def _follow(found: Marks, steps: WatermarkSteps) -> None:
+def _follow(states_by_step: WatermarkStates, steps: WatermarkSteps) -> None:
     """Raise idle steps to the active ones with which they bound rows together.
 
     So an idle input does not hold later steps back, and its own rows that come later are judged by what
@@ -276,7 +278,7 @@ def _follow(found: Marks, steps: WatermarkSteps) -> None:
     """
     raised: dict[str, int] = {}
     for group in steps.together:
-        states = [found.get(step) for step in group]
+        states = [states_by_step.get(step) for step in group]
         active = [None if s is None else s["bound"] for s in states if s is None or not s.get("idle")]
         if None in active:
             continue
@@ -286,20 +288,20 @@ def _follow(found: Marks, steps: WatermarkSteps) -> None:
             if state is not None and state.get("idle") and limit is not None:
                 raised[step] = max(limit, raised.get(step, limit))
     for step, limit in raised.items():
-        found[step] = {**found[step], "bound": most([found[step]["bound"], limit])}
+        states_by_step[step] = {**states_by_step[step], "bound": most([states_by_step[step]["bound"], limit])}
 
 
-def _inherit(found: Marks, steps: WatermarkSteps) -> None:
+def _inherit(states: WatermarkStates, steps: WatermarkSteps) -> None:
     """Raise the steps that take over the watermark of the rows before them."""
     for each in steps.steps:
         follows = each.operator.follows
         if follows is None:
             continue
-        known = with_least(found, steps)
+        known = with_least(states, steps)
         limit = follows.limit(partial(bound, known))
         if limit is None:
             continue
-        state = {"max": None, "bound": None, **found.get(each.step, {})}
+        state = {"max": None, "bound": None, **states.get(each.step, {})}
         state["bound"] = most([state["bound"], limit])
         _note(state, "idle", all(known.get(step, {}).get("idle") for step, _ in follows.marks))
-        found[each.step] = state
+        states[each.step] = state

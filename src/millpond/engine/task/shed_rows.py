@@ -52,11 +52,11 @@ def without_shed_rows(
     taken = np.flatnonzero(counts)
     left_out = int((~kept).sum())
     read = [name for name in table.column_names if name in columns]
-    given = weights(table) if WEIGHT in table.column_names else np.ones(table.num_rows, np.int64)
+    row_weights = weights(table) if WEIGHT in table.column_names else np.ones(table.num_rows, np.int64)
     rows = pa.table(
         [
             *(table.column(name).take(pa.array(taken)) for name in read),
-            pa.array((counts * given)[taken], pa.int64()),
+            pa.array((counts * row_weights)[taken], pa.int64()),
         ],
         schema=pa.schema([*(table.schema.field(name) for name in read), pa.field(WEIGHT, pa.int64())]),
     )
@@ -83,13 +83,13 @@ def _sampled(table: pa.Table, split: Split, sample: Sample, before: int) -> tupl
 def _by_score(table: pa.Table, sample: Sample) -> Ints:
     """For how many rows each row stands if it is kept; a score that fails or is NULL is the lowest."""
     assert sample.score is not None
-    given = table.select([n for n in sample.columns if n in table.column_names])
-    for place, field in enumerate(given.schema):
+    scored = table.select([n for n in sample.columns if n in table.column_names])
+    for index, field in enumerate(scored.schema):
         if pa.types.is_dictionary(field.type):
-            plain: Any = given.column(place).cast(field.type.value_type)
-            given = given.set_column(place, field.name, plain)
-    given = given.append_column(_PLACE, pa.array(np.arange(table.num_rows)))
-    found = evaluate(given, [(_PLACE, _PLACE), (_SCORE, f"cast(({sample.score}) as double)")]).rows
+            plain: Any = scored.column(index).cast(field.type.value_type)
+            scored = scored.set_column(index, field.name, plain)
+    scored = scored.append_column(_PLACE, pa.array(np.arange(table.num_rows)))
+    found = evaluate(scored, [(_PLACE, _PLACE), (_SCORE, f"cast(({sample.score}) as double)")]).rows
     scores = np.zeros(table.num_rows)
     values = found.column(_SCORE).to_numpy()
     scores[found.column(_PLACE).to_numpy()] = np.nan_to_num(values.astype(np.float64), nan=0.0)

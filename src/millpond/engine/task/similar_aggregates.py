@@ -23,7 +23,9 @@ from millpond.delta import HASH, WEIGHT
 from millpond.engine.task.picked_rows import Picked
 from millpond.identity import canonical, one_chunk, same_rows, take
 from millpond.kernels.accumulators import Accumulator
-from millpond.operators.aggregate import Aggregate, AggregateFeed, Failing, ints
+from millpond.kernels.aggregate_feeds import AggregateFeed
+from millpond.kernels.group_changes import Failing
+from millpond.operators.aggregate import Aggregate, ints
 from millpond.operators.distinct import Distinct
 from millpond.operators.operator import Binding
 from millpond.state.runs.merge import OpenFile
@@ -48,7 +50,7 @@ class Stack:
         """The rows of each table, under its own column names."""
         first = 0
         for spec, size in self.members:
-            names = {stacked_name(place): name for place, name in enumerate(spec.schema.names)}
+            names = {stacked_name(index): name for index, name in enumerate(spec.schema.names)}
             yield pa.table({names.get(n, n): c.slice(first, size) for n, c in self.columns.items()})
             first += size
 
@@ -84,11 +86,11 @@ class Member:
             return None
         return Member(operator, binding.extra, binding.tables[0])
 
-    def likeness(self, given: pa.Schema) -> tuple[Any, ...] | None:
+    def likeness(self, schema: pa.Schema) -> tuple[Any, ...] | None:
         """What similar members have in common; None if it has no similar ones.  Its input is `given`."""
         table = stack_shape(self.table)
         calls = tuple(
-            (a.function, None if a.argument is None else given.field(a.argument).type, a.distinct)
+            (a.function, None if a.argument is None else schema.field(a.argument).type, a.distinct)
             for a in self.operator.aggs
         )
         return None if table is None else (table, calls, repr(self.kinds))
@@ -114,12 +116,12 @@ def apply(
     key = [take(column, starts) for column in rows.key]
     asked = batched_lookup.KeysByTable(rows.hashes[starts], key, starts.searchsorted(rows.firsts))
     wanted = [groups.schema.get_field_index(name) for name in operator.kept(groups, kinds)]
-    places = [place for place in wanted if groups.schema.names[place] not in operator.key]
+    places = [index for index in wanted if groups.schema.names[index] not in operator.key]
     looked = batched_lookup.lookup([member.table for member in members], runs, open_file, asked, places)
     if looked is None:
         return None
-    found, held = looked
-    old = pa.table([held[p] for p in places], names=[groups.schema.names[p] for p in places])
+    found, lookup = looked
+    old = pa.table([lookup[p] for p in places], names=[groups.schema.names[p] for p in places])
     fresh: dict[str, Any] = {"_n": ints(old.column("_n")) + counts}
     for i, argument in enumerate(rows.arguments):
         if argument is None:
@@ -138,8 +140,8 @@ def apply(
     stored = {
         HASH: pa.array(asked.hashes),
         **{
-            stacked_name(place): _typed(columns[field.name], field.type)
-            for place, field in enumerate(groups.fields)
+            stacked_name(index): _typed(columns[field.name], field.type)
+            for index, field in enumerate(groups.fields)
         },
         WEIGHT: pa.array(weight),
     }
@@ -160,8 +162,8 @@ def _typed(values: Any, kind: pa.DataType) -> pa.Array:
 def _joined_inputs(operators: Sequence[Aggregate], inputs: Sequence[pa.Table | Picked]) -> _MemberRows:
     firsts = np.cumsum([0, *(rows.num_rows for rows in inputs)])
     key = [
-        canonical(_gathered(inputs, [o.key[place] for o in operators]))
-        for place in range(len(operators[0].key))
+        canonical(_gathered(inputs, [o.key[index] for o in operators]))
+        for index in range(len(operators[0].key))
     ]
     arguments = [
         None if agg.argument is None else _gathered(inputs, [o.aggs[i].argument for o in operators])
@@ -170,9 +172,9 @@ def _joined_inputs(operators: Sequence[Aggregate], inputs: Sequence[pa.Table | P
     weights = None
     if any(WEIGHT in _given(rows).column_names for rows in inputs):
         weights = np.concatenate([_weights(rows) for rows in inputs])
-    found = [one for one in map(_hashes, inputs) if one is not None]
-    if len(found) == len(inputs):
-        return _MemberRows(key, arguments, weights, np.concatenate(found), firsts)
+    hashed = [one for one in map(_hashes, inputs) if one is not None]
+    if len(hashed) == len(inputs):
+        return _MemberRows(key, arguments, weights, np.concatenate(hashed), firsts)
     hashes = hashing.hash_columns(key, int(firsts[-1]))
     order = np.concatenate(
         [a + np.argsort(hashes[a:b]) for a, b in zip(firsts[:-1].tolist(), firsts[1:].tolist(), strict=True)]
@@ -204,20 +206,20 @@ def _hashes(rows: pa.Table | Picked) -> Hashes | None:
 def _gathered(inputs: Sequence[pa.Table | Picked], names: Sequence[str | None]) -> pa.Array:
     """One column of each input, concatenated; picks from the same column are combined into one take."""
     parts: list[pa.Array] = []
-    held: tuple[pa.Table, str] | None = None  # the column whose positions are pending
+    pending: tuple[pa.Table, str] | None = None  # the column whose positions are pending
     places: list[Ints] = []
 
     def taken() -> None:
-        if held is not None:
-            parts.append(take(one_chunk(held[0].column(held[1])), np.concatenate(places)))
+        if pending is not None:
+            parts.append(take(one_chunk(pending[0].column(pending[1])), np.concatenate(places)))
             places.clear()
 
     for rows, name in zip(inputs, names, strict=True):
         assert name is not None
         picked = (rows.rows, rows.names[name]) if isinstance(rows, Picked) else None
-        if picked is None or held is None or picked[0] is not held[0] or picked[1] != held[1]:
+        if picked is None or pending is None or picked[0] is not pending[0] or picked[1] != pending[1]:
             taken()
-        held = picked
+        pending = picked
         if isinstance(rows, Picked):
             places.append(rows.places)
         else:

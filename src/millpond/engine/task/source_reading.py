@@ -55,8 +55,8 @@ def read(
         asked = with_key(columns, split)
         for table in _tables(step, source, split, asked, texts, store):
             if ERROR in table.column_names:  # input that the source could not read
-                told = [pa.array([step] * table.num_rows, pa.string()), table["_row"], table[ERROR]]
-                bad.append(pa.table(told, schema=ERRORS_SPEC.schema))
+                error_columns = [pa.array([step] * table.num_rows, pa.string()), table["_row"], table[ERROR]]
+                bad.append(pa.table(error_columns, schema=ERRORS_SPEC.schema))
             elif BOUND in table.column_names:  # event time that advances without rows
                 bounds += [(split.partition, at_us) for at_us in table[BOUND].to_pylist()]
             elif table.num_rows:

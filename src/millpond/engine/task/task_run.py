@@ -285,8 +285,8 @@ class TaskRun:
             found = self._read(node, scan, tuple(node.binding.shape.schema.names), splits)
         for partition, at_us in found.bounds:
             if self.spec.past is None:
-                marks = self.levels.watermarks
-                watermarks.reach(self.watermarks, self._observer, marks, node.step, partition, at_us)
+                marked = self.levels.watermarks
+                watermarks.reach(self.watermarks, self._observer, marked, node.step, partition, at_us)
             else:
                 watermarks.reach_newest(self.watermarks, self.plan, node.step, at_us)
         if self._keeps(node):
@@ -453,7 +453,7 @@ class TaskRun:
         """An input with only the columns that the step reads, and the origin only if the step needs it."""
         if delta is None:
             return None
-        given = delta.column_names
+        columns = delta.column_names
         read = self.levels.inputs[node.step, index]
         known = node.reads[index] if node.reads else None
         origin = (node.step, index) in self.levels.origins or (
@@ -461,12 +461,12 @@ class TaskRun:
         )
         names = [
             n
-            for n in given
+            for n in columns
             if (n in read and (known is None or n in known)) or (n in OWN_COLUMNS and (n != ORIGIN or origin))
         ]
-        if len(names) == len(given):
+        if len(names) == len(columns):
             return delta
-        return delta.select(names or [n for n in given if n != ORIGIN][:1])
+        return delta.select(names or [n for n in columns if n != ORIGIN][:1])
 
     def _due(self, node: Node) -> bool:
         if not isinstance(node.operator, FiresByTime):

@@ -20,24 +20,24 @@ from millpond.operators.traits import SetsWatermark
 from millpond.plan.nodes import Plan
 from millpond.plan.watermark_steps import WatermarkSteps
 
-Marks = dict[str, Any]  # by step: its state
+WatermarkStates = dict[str, Any]  # by step: its state
 Observed = dict[str, dict[str, dict[str, dict[str, Any]]]]  # by step, task, scan and partition
 
 ANY = ""  # stands for the scan and the partition of rows that cannot be traced
 
 
-def bound(marks: Mapping[str, Any], step: str) -> int | None:
-    state = marks.get(step)
+def bound(states: Mapping[str, Any], step: str) -> int | None:
+    state = states.get(step)
     return None if state is None else state["bound"]
 
 
-def bounds(marks: Mapping[str, Any]) -> dict[str, int]:
-    return {step: state["bound"] for step, state in marks.items() if state["bound"] is not None}
+def bounds(states: Mapping[str, Any]) -> dict[str, int]:
+    return {step: state["bound"] for step, state in states.items() if state["bound"] is not None}
 
 
-def bound_at(marks: Mapping[str, Any], step: str, share: float) -> int | None:
+def bound_at(states: Mapping[str, Any], step: str, share: float) -> int | None:
     """The watermark if only this share of the rows must have come: by the delays that were learnt."""
-    state = marks.get(step)
+    state = states.get(step)
     if state is None:
         return None
     learnt = state.get("delays")
@@ -59,7 +59,7 @@ def observe(
     before: Mapping[str, Any],
     late: bool = False,
 ) -> None:
-    """Add rows of one partition that reached a watermark step; `before` are the marks of the last epoch.
+    """Add rows of one partition that reached a watermark step; `before` are the states of the last epoch.
 
     With `late` some of them may be behind the watermark: then these are counted.
 
@@ -86,16 +86,16 @@ def observe(
     add(observed, task, step, rule, where, seen)
 
 
-def _newest_before(marks: Mapping[str, Any], step: str, where: tuple[str, str]) -> int | None:
-    entry = entry_of(marks, step, where)
+def _newest_before(states: Mapping[str, Any], step: str, where: tuple[str, str]) -> int | None:
+    entry = entry_of(states, step, where)
     return None if entry is None else entry.get("max")
 
 
-def entry_of(marks: Mapping[str, Any], step: str, where: tuple[str, str]) -> Summary | None:
+def entry_of(states: Mapping[str, Any], step: str, where: tuple[str, str]) -> Summary | None:
     """What is known of one partition."""
-    side = marks.get(step, {}).get("scans", {}).get(where[0], {})
-    found: Summary | None = side.get("parts", {}).get(where[1])
-    return found
+    side = states.get(step, {}).get("scans", {}).get(where[0], {})
+    entry: Summary | None = side.get("parts", {}).get(where[1])
+    return entry
 
 
 def reach(observed: Observed, task: str, steps: WatermarkSteps, scan: str, part: str, at_us: int) -> None:
@@ -114,12 +114,12 @@ def add(
 
 
 def joined(rule: Strategy, one: Summary, other: Summary) -> dict[str, Any]:
-    found = rule.joined(one, other)
+    summary = rule.joined(one, other)
     if "delays" in one or "delays" in other:
-        found["delays"] = summed(one.get("delays", {}), other.get("delays", {}))
+        summary["delays"] = summed(one.get("delays", {}), other.get("delays", {}))
     if late := one.get("late", 0) + other.get("late", 0):
-        found["late"] = late
-    return found
+        summary["late"] = late
+    return summary
 
 
 def hear(observed: Observed, others: Mapping[str, Any]) -> None:
@@ -137,16 +137,16 @@ def most(values: Iterable[int | None]) -> int | None:
 # -- backfills: one maximum for each step --------------------------------------------------
 
 
-def observe_newest(marks: Marks, step: str, operator: SetsWatermark, rows: pa.Table) -> None:
+def observe_newest(states: WatermarkStates, step: str, operator: SetsWatermark, rows: pa.Table) -> None:
     """In a backfill rows come in no order of time, and only the newest time of a step counts."""
     if operator.follows is not None:
         return  # the next epoch takes the watermark over
     newest = operator.observe(rows)
     if newest is not None:
-        merge(marks, {step: {"max": int(newest), "bound": int(newest) - int(operator.delay_us)}})
+        merge(states, {step: {"max": int(newest), "bound": int(newest) - int(operator.delay_us)}})
 
 
-def reach_newest(marks: Marks, plan: Plan, scan: str, at_us: int) -> None:
+def reach_newest(states: WatermarkStates, plan: Plan, scan: str, at_us: int) -> None:
     """`reach` in a backfill."""
     fed = {scan}
     for node in plan.topological():
@@ -154,14 +154,14 @@ def reach_newest(marks: Marks, plan: Plan, scan: str, at_us: int) -> None:
             continue
         fed.add(node.step)
         if isinstance(node.operator, SetsWatermark):
-            merge(marks, {node.step: {"max": at_us, "bound": at_us}})
+            merge(states, {node.step: {"max": at_us, "bound": at_us}})
 
 
-def merge(marks: Marks, others: Mapping[str, Any]) -> None:
+def merge(states: WatermarkStates, others: Mapping[str, Any]) -> None:
     """Raise the newest times and the bounds of states."""
     for step, state in others.items():
-        mine = marks.get(step)
+        mine = states.get(step)
         if mine is None:
-            marks[step] = state
+            states[step] = state
         else:
-            marks[step] = {**mine, **{n: most([mine[n], state[n]]) for n in ("max", "bound")}}
+            states[step] = {**mine, **{n: most([mine[n], state[n]]) for n in ("max", "bound")}}

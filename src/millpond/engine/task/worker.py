@@ -160,17 +160,17 @@ def worker_for(uri: str, make: Callable[[], Store] | None = None, **options: Any
     if found is None:
         store = make() if make else open_store_here(uri, options)
         # The sender was asked to confirm trust.
-        found = Worker(store, trust=Trust(store, given=True), options=options)
+        found = Worker(store, trust=Trust(store, is_trusted=True), options=options)
         _workers[key] = found
     return found
 
 
 def open_store_here(uri: str, options: Mapping[str, Any]) -> Store:
     """Open the store of a task: with the cache folder of this host, and waiting for it from the start on."""
-    given = dict(options)
-    if "cache" in given:
-        given["cache"] = str(folder_of_host(Path(str(given["cache"]))))
-    store = open_store(uri, **given)
+    own_options = dict(options)
+    if "cache" in own_options:
+        own_options["cache"] = str(folder_of_host(Path(str(own_options["cache"]))))
+    store = open_store(uri, **own_options)
     waiting = waiting_store(store)
     if waiting is not None:
         waiting.answered = True  # to the driver: the address is right

@@ -12,7 +12,7 @@ _CHARSETS = {
     "ISO-8859-1": "latin-1",
     "UTF-16BE": "utf-16-be",
     "UTF-16LE": "utf-16-le",
-    "UTF-16": "utf-16-be",  # written behind a mark; what is read may say otherwise by its mark
+    "UTF-16": "utf-16-be",  # written with a byte order mark in front; text that is read may have another one
     "UTF-32": "utf-32-be",
 }
 _MARKS = {b"\xfe\xff": "utf-16-be", b"\xff\xfe": "utf-16-le"}

@@ -31,6 +31,6 @@ def contains(sketches: pa.Array, hashes: U64) -> npt.NDArray[np.bool_]:
     wanted = np.arange(len(sketches))[:, None] * BITS + cells(hashes)
     if not len(key):
         return np.zeros(len(sketches), np.bool_)
-    place = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
-    found: npt.NDArray[np.bool_] = (key[place] == wanted).all(axis=1)
+    positions = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
+    found: npt.NDArray[np.bool_] = (key[positions] == wanted).all(axis=1)
     return found

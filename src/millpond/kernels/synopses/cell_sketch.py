@@ -75,9 +75,9 @@ class CellSketch:
         starts = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
         total = self._merge.reduceat(value[order], starts)
         key = key[starts]
-        kept = total != 0
-        if not kept.all():
-            key, total = key[kept], total[kept]
+        is_set = total != 0
+        if not is_set.all():
+            key, total = key[is_set], total[is_set]
         return key // self.cells, key % self.cells, total
 
     def _dense_bytes_min(self) -> int:
@@ -153,12 +153,14 @@ class CellSketch:
     def _checked(self, sketches: pa.Array) -> tuple[Ints, Words, Ints]:
         """The sketches that are not NULL: their numbers, their words, and where each begins."""
         numbers = np.flatnonzero(sketches.is_valid().to_numpy(zero_copy_only=False))
-        held = sketches.drop_null() if sketches.null_count else sketches
-        ends = np.frombuffer(held.buffers()[1], np.int32, len(held) + 1, held.offset * 4).astype(np.int64)
-        data = held.buffers()[2]
+        present = sketches.drop_null() if sketches.null_count else sketches
+        ends = np.frombuffer(present.buffers()[1], np.int32, len(present) + 1, present.offset * 4).astype(
+            np.int64
+        )
+        data = present.buffers()[2]
         raw = b"" if data is None else data[int(ends[0]) : int(ends[-1])].to_pybytes()
         ends -= ends[0]
-        if len(held) and ((ends % 4).any() or (np.diff(ends) < _HEADER_WORDS * 4).any()):
+        if len(present) and ((ends % 4).any() or (np.diff(ends) < _HEADER_WORDS * 4).any()):
             raise self._not_mine()
         words, offsets = np.frombuffer(raw, np.uint32), ends // 4
         first, second = words[offsets[:-1]], words[offsets[:-1] + 1]
@@ -175,23 +177,23 @@ class CellSketch:
         """The union of the sketches of each group; NULL if it has none."""
         groups = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(sketches))))
         valid = sketches.is_valid().to_numpy(zero_copy_only=False)
-        held = np.bincount(groups[valid], minlength=len(starts))
-        which = np.flatnonzero(valid & (held[groups] > 1))
+        count = np.bincount(groups[valid], minlength=len(starts))
+        which = np.flatnonzero(valid & (count[groups] > 1))
         first = np.full(len(starts), -1)
         first[groups[valid][::-1]] = np.flatnonzero(valid)[::-1]
         out = sketches.take(pa.array(first, mask=first < 0))
         if not len(which):
             return out
-        together = np.flatnonzero(held > 1)
-        place = np.searchsorted(together, groups[which])
-        many = self._merged_many(sketches.take(pa.array(which)), place, len(together))
+        several = np.flatnonzero(count > 1)
+        positions = np.searchsorted(several, groups[which])
+        many = self._merged_many(sketches.take(pa.array(which)), positions, len(several))
         index = np.arange(len(starts))
-        index[together] = len(starts) + np.arange(len(together))
+        index[several] = len(starts) + np.arange(len(several))
         return pa.concat_arrays([out, many]).take(pa.array(index))
 
-    def _merged_many(self, sketches: pa.Array, place: Ints, n: int) -> pa.Array:
+    def _merged_many(self, sketches: pa.Array, positions: Ints, n: int) -> pa.Array:
         number, index, value = self.cells_of(sketches)
-        return self.of_cells(place[number], index, value, n)
+        return self.of_cells(positions[number], index, value, n)
 
     def negated(self, sketches: pa.Array) -> pa.Array:
         """The sketches of the same rows with opposite weights; for counts only."""

@@ -36,7 +36,7 @@ def counts(sketches: pa.Array, hashes: U64) -> Ints:
     wanted = np.arange(len(sketches))[:, None] * SKETCH.cells + cells(hashes)
     if not len(key):
         return np.zeros(len(sketches), np.int64)
-    place = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
-    found = np.where(key[place] == wanted, value[place], 0)
+    positions = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
+    found = np.where(key[positions] == wanted, value[positions], 0)
     least: Ints = found.min(axis=1)
     return least

@@ -43,12 +43,12 @@ def counted(values: pa.Array, counts: Ints, groups: Ints, n_groups: int, limit: 
     if limit is not None:
         sizes = np.bincount(groups, minlength=n_groups)
         firsts = np.cumsum(sizes) - sizes
-        over = np.flatnonzero(sizes > limit)
+        too_many = np.flatnonzero(sizes > limit)
         less = np.zeros(n_groups, np.int64)
-        less[over] = total[firsts[over] + limit]
+        less[too_many] = total[firsts[too_many] + limit]
         total = total - less[groups]
-        kept = np.arange(len(groups)) - firsts[groups] < limit  # a count of 0 is still a candidate
-        groups, chosen, total = groups[kept], chosen[kept], total[kept]
+        is_kept = np.arange(len(groups)) - firsts[groups] < limit  # a count of 0 is still a candidate
+        groups, chosen, total = groups[is_kept], chosen[is_kept], total[is_kept]
     return listed(values.take(pa.array(chosen)), pa.array(total), groups, n_groups)
 
 
@@ -79,8 +79,8 @@ def first_values(lists: pa.Array, k: int) -> pa.Array:
     values, _, groups = unlisted(lists)
     sizes = np.bincount(groups, minlength=len(lists))
     rank = np.arange(len(groups)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    kept = rank < k
+    is_kept = rank < k
     short = np.minimum(sizes, k)
     offsets = np.concatenate([[0], np.cumsum(short)]).astype(np.int32)
-    made = pa.ListArray.from_arrays(pa.array(offsets), values.take(pa.array(np.flatnonzero(kept))))
+    made = pa.ListArray.from_arrays(pa.array(offsets), values.take(pa.array(np.flatnonzero(is_kept))))
     return made if short.all() else made.take(pa.array(np.arange(len(lists)), mask=short == 0))

@@ -65,10 +65,10 @@ def raw(values: Floats, groups: Ints, n_groups: int) -> pa.Array:
 
 def union(summaries: pa.Array, starts: Ints, *, compact: bool) -> pa.Array:
     """The summary of all rows of each group; NULL for none.  With `compact`, of bounded size."""
-    held: list[Any] = summaries.to_pylist()
+    parts: list[Any] = summaries.to_pylist()
     out: list[bytes | None] = []
-    for first, last in zip(starts.tolist(), [*starts.tolist()[1:], len(held)], strict=True):
-        mine = [s for s in held[first:last] if s is not None]
+    for first, last in zip(starts.tolist(), [*starts.tolist()[1:], len(parts)], strict=True):
+        mine = [s for s in parts[first:last] if s is not None]
         if not mine:
             out.append(None)
         elif len(mine) == 1 and not (compact and len(mine[0]) > _bytes_max(1)):
@@ -103,14 +103,14 @@ def compacted(levels: Levels, rows: int) -> Levels:
     """The levels in bounded space; the weights still add up to the number of rows."""
     levels = list(levels)
     while sum(map(len, levels)) > sum(capacity(h, len(levels)) for h in range(len(levels))):
-        h = next(h for h, held in enumerate(levels) if len(held) > capacity(h, len(levels)))
-        held = levels[h]
-        odd = len(held) % 2
+        h = next(h for h, level in enumerate(levels) if len(level) > capacity(h, len(levels)))
+        level = levels[h]
+        odd = len(level) % 2
         bits = int(mixed(np.array([rows], np.uint64), 101 + h)[0])
-        kept, pairs = (
-            (held[:odd], held[odd:]) if bits & 2 else (held[len(held) - odd :], held[: len(held) - odd])
+        remaining, pairs = (
+            (level[:odd], level[odd:]) if bits & 2 else (level[len(level) - odd :], level[: len(level) - odd])
         )
-        levels[h] = kept
+        levels[h] = remaining
         promoted = pairs[bits & 1 :: 2]
         if h + 1 == len(levels):
             levels.append(np.empty(0))
@@ -126,7 +126,7 @@ def _encoded(rows: int, least: float, largest: float, levels: Levels) -> bytes:
     head = np.zeros(1, _HEAD)
     head[0] = (_MARK, len(levels), rows, least, largest)
     sizes = np.zeros(len(levels) + len(levels) % 2, np.uint32)
-    sizes[: len(levels)] = [len(held) for held in levels]
+    sizes[: len(levels)] = [len(level) for level in levels]
     return head.tobytes() + sizes.tobytes() + np.concatenate(levels).tobytes()
 
 
@@ -145,19 +145,21 @@ def quantiles(summaries: pa.Array, q: float) -> pa.Array:
     """The value at rank q of each summary; those of one level, which are exact, without a loop."""
     valid = np.flatnonzero(summaries.is_valid().to_numpy(zero_copy_only=False))
     out = np.zeros(len(summaries))
-    held = summaries.drop_null() if summaries.null_count else summaries
-    if not len(held):
+    present = summaries.drop_null() if summaries.null_count else summaries
+    if not len(present):
         return pa.nulls(len(summaries), pa.float64())
-    ends = np.frombuffer(held.buffers()[1], np.int32, len(held) + 1, held.offset * 4).astype(np.int64)
-    raw = held.buffers()[2][int(ends[0]) : int(ends[-1])].to_pybytes()
+    ends = np.frombuffer(present.buffers()[1], np.int32, len(present) + 1, present.offset * 4).astype(
+        np.int64
+    )
+    raw = present.buffers()[2][int(ends[0]) : int(ends[-1])].to_pybytes()
     data, at = np.frombuffer(raw, np.float64), (ends - ends[0])[:-1] // 8
     flat = (data[at].view(np.uint64) >> np.uint64(32)) == 1
     rows = data[at + 1].view(np.int64)
-    place = 5 + np.clip(np.ceil(q * rows - 1e-9), 1, rows).astype(np.int64) - 1
-    place = np.full(len(at), 2) if q <= 0 else np.full(len(at), 3) if q >= 1 else place
-    out[valid[flat]] = data[(at + place)[flat]]
+    position = 5 + np.clip(np.ceil(q * rows - 1e-9), 1, rows).astype(np.int64) - 1
+    position = np.full(len(at), 2) if q <= 0 else np.full(len(at), 3) if q >= 1 else position
+    out[valid[flat]] = data[(at + position)[flat]]
     for number in np.flatnonzero(~flat).tolist():
-        out[valid[number]] = quantile(held[number].as_py(), q)
+        out[valid[number]] = quantile(present[number].as_py(), q)
     mask = summaries.is_null().to_numpy(zero_copy_only=False)
     return pa.array(out, mask=mask if mask.any() else None)
 
@@ -172,11 +174,11 @@ def quantile(summary: bytes | None, q: float) -> float | None:
     if q >= 1:
         return largest
     values = np.concatenate(levels)
-    weights = np.repeat(1 << np.arange(len(levels)), [len(held) for held in levels])
+    weights = np.repeat(1 << np.arange(len(levels)), [len(level) for level in levels])
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weights[order])
-    place = int(np.searchsorted(reached, max(1.0, np.ceil(q * rows - 1e-9))))
-    return float(values[order[min(place, len(values) - 1)]])
+    position = int(np.searchsorted(reached, max(1.0, np.ceil(q * rows - 1e-9))))
+    return float(values[order[min(position, len(values) - 1)]])
 
 
 def rank(summary: bytes | None, value: float) -> float | None:
@@ -184,5 +186,5 @@ def rank(summary: bytes | None, value: float) -> float | None:
     if summary is None:
         return None
     rows, _, _, levels = _decoded(summary)
-    below = sum((1 << h) * int(np.searchsorted(held, value, "right")) for h, held in enumerate(levels))
+    below = sum((1 << h) * int(np.searchsorted(level, value, "right")) for h, level in enumerate(levels))
     return below / rows

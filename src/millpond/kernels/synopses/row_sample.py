@@ -41,8 +41,8 @@ def drawn(samples: pa.Array, seen: Ints, k: int) -> pa.Array:
         order = np.lexsort((ranks(new, Order("")), groups[fresh]))
         mine = groups[fresh][order]
         sizes = np.bincount(mine, minlength=len(samples))
-        place = np.arange(len(mine)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        salt = mixed((seen[mine] - place).astype(np.uint64), 71)
+        positions = np.arange(len(mine)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        salt = mixed((seen[mine] - positions).astype(np.uint64), 71)
         numbers[fresh[order]] = mixed(hash_array(new)[order] ^ salt, 72)
     by_priority = np.lexsort((ranks(values, Order("")), numbers, groups))
     sizes = np.bincount(groups, minlength=len(samples))

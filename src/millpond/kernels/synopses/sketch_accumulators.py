@@ -158,8 +158,8 @@ class CellAccumulator(_Whole):
         assert arg is not None
         if self.takes == "sketches":
             return self._partial_of_sketches(one_chunk(arg), weights, starts)
-        given, groups, w = _given(one_chunk(arg), starts, weights)
-        hashes = item_hashes(given, self.takes == "hashes")
+        items, groups, w = _given(one_chunk(arg), starts, weights)
+        hashes = item_hashes(items, self.takes == "hashes")
         made = self.sketch.of_cells(*self._cells(hashes, groups, w), len(starts))
         empty = np.bincount(groups, minlength=len(starts)) == 0
         return {"sketch": _null_where(made, empty)}
@@ -235,10 +235,10 @@ class QuantileAccumulator(_Whole, BoundsState):
     def partial(self, arg: pa.Array | None, weights: Ints | None, starts: Ints, counts: Ints) -> Fields:
         assert arg is not None
         if self.merges:
-            held = one_chunk(arg)
-            return {"sketch": quantile_summary.union(held, starts, compact=False)}
-        given, groups, w = _given(one_chunk(arg), starts, weights)
-        values = canonical(given.cast(pa.float64(), safe=False)).to_numpy(zero_copy_only=False)
+            sketches = one_chunk(arg)
+            return {"sketch": quantile_summary.union(sketches, starts, compact=False)}
+        items, groups, w = _given(one_chunk(arg), starts, weights)
+        values = canonical(items.cast(pa.float64(), safe=False)).to_numpy(zero_copy_only=False)
         if (w != 1).any():
             values, groups = np.repeat(values, w), np.repeat(groups, w)
         return {"sketch": quantile_summary.raw(values, groups, len(starts))}
@@ -251,8 +251,8 @@ class QuantileAccumulator(_Whole, BoundsState):
         return {"sketch": quantile_summary.union(both, _pairs(len(old["sketch"])), compact=True)}
 
     def bounded(self, fields: Fields) -> Fields:
-        held = one_chunk(fields["sketch"])
-        return {"sketch": quantile_summary.union(held, np.arange(len(held)), compact=True)}
+        sketches = one_chunk(fields["sketch"])
+        return {"sketch": quantile_summary.union(sketches, np.arange(len(sketches)), compact=True)}
 
     def finish(self, fields: Fields, rows: Ints) -> pa.Array:
         sketches = one_chunk(fields["sketch"])
@@ -279,8 +279,8 @@ class FrequentAccumulator(_Whole, BoundsState):
 
     def partial(self, arg: pa.Array | None, weights: Ints | None, starts: Ints, counts: Ints) -> Fields:
         assert arg is not None
-        given, groups, w = _given(canonical(one_chunk(arg)), starts, weights)
-        return {"top": frequent_values.counted(given, w, groups, len(starts), None)}
+        items, groups, w = _given(canonical(one_chunk(arg)), starts, weights)
+        return {"top": frequent_values.counted(items, w, groups, len(starts), None)}
 
     def combine(self, fields: Fields, starts: Ints) -> Fields:
         return self._combined(fields, starts, None)
@@ -321,12 +321,12 @@ class SampleAccumulator(_Whole, BoundsState):
 
     def partial(self, arg: pa.Array | None, weights: Ints | None, starts: Ints, counts: Ints) -> Fields:
         assert arg is not None
-        given, groups, w = _given(canonical(one_chunk(arg)), starts, weights)
+        items, groups, w = _given(canonical(one_chunk(arg)), starts, weights)
         if (w != 1).any():
             copies = np.repeat(np.arange(len(w)), w)
-            given, groups = given.take(pa.array(copies)), groups[copies]
+            items, groups = items.take(pa.array(copies)), groups[copies]
         seen = np.bincount(groups, minlength=len(starts)).astype(np.int64)
-        return {"sample": row_sample.collected(given, groups, len(starts)), "seen": seen}
+        return {"sample": row_sample.collected(items, groups, len(starts)), "seen": seen}
 
     def combine(self, fields: Fields, starts: Ints) -> Fields:
         lists = one_chunk(fields["sample"])

@@ -214,19 +214,19 @@ def _is_float(lane: Lane) -> bool:
     return lane.array.dtype == np.float64
 
 
-def _number(given: Any) -> _Number:
-    if type(given) is Lane:
-        kind = given.array.dtype
+def _number(value: Any) -> _Number:
+    if type(value) is Lane:
+        kind = value.array.dtype
         if kind == np.bool_:
-            return _Number(given.array.astype(np.int64), False, 0, 1)
-        return _Number(given.array, kind == np.float64, given.low, given.high)
-    if type(given) is float:
-        return _Number(given, True, 0, 0)
-    if type(given) is bool or type(given) is int:
-        whole = int(given)
+            return _Number(value.array.astype(np.int64), False, 0, 1)
+        return _Number(value.array, kind == np.float64, value.low, value.high)
+    if type(value) is float:
+        return _Number(value, True, 0, 0)
+    if type(value) is bool or type(value) is int:
+        whole = int(value)
         if INT_LOW <= whole <= INT_HIGH:
             return _Number(whole, False, whole, whole)
-    raise Unfit(f"a number is needed, not {type(given).__name__}")
+    raise Unfit(f"a number is needed, not {type(value).__name__}")
 
 
 def _whole_or_float(do: Any, bounds: Bounds, left: Any, right: Any) -> Lane:

@@ -37,12 +37,12 @@ class LaneSelection:
         self.chosen: Ints | None = None  # the selected lanes of the round, None for all
 
     def of_rows(self, values: Values) -> Values:
-        found = values[self.begin : self.begin + self.size]
-        return found if self.chosen is None else found[self.chosen]
+        lanes = values[self.begin : self.begin + self.size]
+        return lanes if self.chosen is None else lanes[self.chosen]
 
     def of_lanes(self, values: Values) -> Values:
-        found = values[: self.size]
-        return found if self.chosen is None else found[self.chosen]
+        lanes = values[: self.size]
+        return lanes if self.chosen is None else lanes[self.chosen]
 
     def put(self, into: Values, values: Any, begin: int = 0) -> None:
         """Set these lanes of an array."""
@@ -68,8 +68,8 @@ class LaneColumns:
             raise Unfit(f"no column {name!r}")
         make = _lanes_of(name, array, self._selection)
         self._known.append((name, make))
-        found = self.row.__dict__[name] = make()
-        return found
+        column = self.row.__dict__[name] = make()
+        return column
 
     def refresh(self) -> None:
         """Build the known columns for a new turn, as attributes: reading these is cheaper than `build`."""

@@ -66,7 +66,7 @@ def _prepared(client: ClientSession, command: Any, schema: pa.Schema) -> str:
 
 def _entries(reader: Any) -> Any:
     """The rows of a stream in tables of a bounded size."""
-    held: list[pa.RecordBatch] = []
+    pending: list[pa.RecordBatch] = []
     rows = size = 0
     for chunk in reader:
         batch = chunk.data
@@ -74,10 +74,10 @@ def _entries(reader: Any) -> Any:
             continue
         for start in range(0, batch.num_rows, ENTRY_ROWS):
             part = batch.slice(start, ENTRY_ROWS)
-            if held and (rows + part.num_rows > ENTRY_ROWS or size + part.nbytes > ENTRY_BYTES):
-                yield pa.Table.from_batches(held)
-                held, rows, size = [], 0, 0
-            held.append(part)
+            if pending and (rows + part.num_rows > ENTRY_ROWS or size + part.nbytes > ENTRY_BYTES):
+                yield pa.Table.from_batches(pending)
+                pending, rows, size = [], 0, 0
+            pending.append(part)
             rows, size = rows + part.num_rows, size + part.nbytes
     if rows:
-        yield pa.Table.from_batches(held)
+        yield pa.Table.from_batches(pending)

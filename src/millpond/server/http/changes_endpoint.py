@@ -108,9 +108,9 @@ def _epoch_events(kind: str, epoch: int, table: pa.Table, types: list[str]) -> l
         _event(
             kind,
             epoch if number == len(pieces) else None,
-            f'{{"epoch":{epoch},"part":{number},"parts":{len(pieces)},"rows":[{",".join(piece)}]}}',
+            f'{{"epoch":{epoch},"part":{number},"parts":{len(pieces)},"rows":[{",".join(rows)}]}}',
         )
-        for number, piece in enumerate(pieces, 1)
+        for number, rows in enumerate(pieces, 1)
     ]
 
 

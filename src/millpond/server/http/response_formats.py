@@ -50,7 +50,7 @@ def accepted(header: str | None) -> str:
         return JSON
     offers: list[tuple[float, int, str]] = []
     for place, part in enumerate(header.split(",")):
-        name, *options = (piece.strip().lower() for piece in part.split(";"))
+        name, *options = (word.strip().lower() for word in part.split(";"))
         known = name if name in MEDIA_TYPES else _NAMES.get(name)
         weight = next((_quality(o[2:]) for o in options if o.startswith("q=")), 1.0)
         if known is not None and weight > 0:

@@ -186,10 +186,10 @@ class Conversation:
                 self.transport.put(m.EMPTY_QUERY)
             left = list(fragments)
             while left:
-                if len(together := self._leading_changes(left)) > 1:
+                if len(changes := self._leading_changes(left)) > 1:
                     start = left[0][0]
-                    del left[: len(together)]
-                    for outcome in await self.runner.run_together([(one, ()) for one in together]):
+                    del left[: len(changes)]
+                    for outcome in await self.runner.run_together([(one, ()) for one in changes]):
                         self._send_notices(outcome)
                         self.transport.put(m.command_complete(outcome.tag))
                     continue

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from millpond.errors import InvalidError
-from millpond.kernels.expressions import picture
+from millpond.kernels.sql_pictures import picture
 from millpond.plan.objects import SqlColumn
 from millpond.sql.binding.functions import argument
 from millpond.sql.text.duckdb_parser import ask, parser

@@ -22,8 +22,8 @@ import pyarrow as pa
 from millpond.arguments.schemas import arrow_type, is_record, result_schema, schema_of
 from millpond.errors import ConflictError, HeldError, InvalidError
 from millpond.flow.builder import Builder
-from millpond.kernels.expressions import storable_text
 from millpond.kernels.python_function import Kind, PythonFunction, Steps
+from millpond.kernels.storable_types import storable_text
 from millpond.kernels.user_code import name_of
 from millpond.kernels.watermark_strategies import Custom
 from millpond.plan import codec

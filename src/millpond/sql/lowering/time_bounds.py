@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from millpond.kernels.aggregate_feeds import Close
 from millpond.kernels.bounds import Bound, for_key
-from millpond.operators.aggregate import Aggregate, Close
+from millpond.operators.aggregate import Aggregate
 from millpond.operators.assign_windows import AssignWindows
 from millpond.operators.emit_on_close import EmitOnClose
 from millpond.operators.join import Join

@@ -20,7 +20,7 @@ from millpond.clock import Clock, SystemClock
 from millpond.errors import InvalidError
 from millpond.kernels import spare_databases
 from millpond.kernels.duck import connect, handed, stop_if_cancelled
-from millpond.kernels.expressions import storable_text
+from millpond.kernels.storable_types import storable_text
 from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.sql.binding.bind import as_user_error
 from millpond.sql.binding.declared_types import as_declared

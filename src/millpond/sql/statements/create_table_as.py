@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def is_create_as(fragment: SqlFragment, at: int) -> bool:
-    """Does CREATE TABLE, which ends before a place, have a query instead of columns with types?"""
+    """Does a query follow CREATE TABLE, whose words end at `at`, and not columns with types?"""
     words = Words(fragment, at)
     words.if_not_exists()
     if words.over or fragment.word(words.at) in ("(", "AS"):

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millpond.arguments.names import check_columns
 from millpond.errors import InvalidError
-from millpond.kernels.expressions import storable_text
+from millpond.kernels.storable_types import storable_text
 from millpond.plan.objects import SqlColumn, SqlConstraint, SqlIdentity
 from millpond.sql.binding.bind import as_user_error
 from millpond.sql.binding.declared_types import declared_type

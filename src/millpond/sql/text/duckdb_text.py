@@ -15,7 +15,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.dialects.postgres import Postgres
 
 from millpond.errors import InvalidError
-from millpond.kernels.expressions import picture
+from millpond.kernels.sql_pictures import picture
 from millpond.sql.binding.bind import as_user_error
 from millpond.sql.dialects.postgres.syntax import rewritten_syntax
 from millpond.sql.dialects.postgres.translate import translated as from_postgres

@@ -18,7 +18,7 @@ from sqlglot import Token, TokenType
 from sqlglot.errors import SqlglotError
 
 from millpond.errors import InvalidError
-from millpond.kernels.expressions import picture
+from millpond.kernels.sql_pictures import picture
 from millpond.sql.text.memoized_text import of_short_texts
 from millpond.sql.text.with_changes import without_with
 from millpond.valid_text import require_text

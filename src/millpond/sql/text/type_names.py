@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import duckdb
 
 from millpond.errors import InvalidError
-from millpond.kernels.expressions import picture
+from millpond.kernels.sql_pictures import picture
 from millpond.sql.binding.bind import as_user_error
 from millpond.sql.text.angle_types import has_angles, read_type
 from millpond.sql.text.dialects import type_text

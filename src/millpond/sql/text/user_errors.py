@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 
 from millpond.errors import InvalidError
-from millpond.kernels.expressions import picture
+from millpond.kernels.sql_pictures import picture
 from millpond.sql.text.as_of_now import phrase
 from millpond.sql.text.parse import closest_name
 

@@ -61,9 +61,9 @@ class BackfillProgress:
         """The remaining splits of this round: (scan, number of its hash range, cut)."""
         number = 0
         for cut in self.cuts:
-            for place in range(cut[1]):
+            for index in range(cut[1]):
                 if number >= self.done:
-                    yield cut[0], place, cut
+                    yield cut[0], index, cut
                 number += 1
 
     def to_json(self) -> dict[str, Any]:
@@ -72,10 +72,10 @@ class BackfillProgress:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> BackfillProgress:
         known = {f.name for f in dataclasses.fields(BackfillProgress)}
-        given = {name: value for name, value in data.items() if name in known}
+        fields = {name: value for name, value in data.items() if name in known}
         return BackfillProgress(
             **{
-                **given,
+                **fields,
                 "steps": tuple(data["steps"]),
                 "tables": tuple(data["tables"]),
                 "cuts": tuple((step, count, rows, size) for step, count, rows, size in data["cuts"]),

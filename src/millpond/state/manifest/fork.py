@@ -62,10 +62,10 @@ def _commit(child: Store, first: Manifest) -> None:
         except PutUnknownError:
             if last:
                 raise
-        found = _read_back(child)
-        if found is not None and found.nonce == first.nonce:
+        written = _read_back(child)
+        if written is not None and written.nonce == first.nonce:
             return
-        if found is not None:
+        if written is not None:
             raise ConflictError(
                 "there is a pond here already", detail=child.uri, hint="fork into an empty location"
             )
@@ -83,8 +83,10 @@ def _first(parent: Store, child: Store, epoch: int, pond: str, now_us: int) -> M
     """Write the child's pages and catalog, and build its manifest; everything but the commit."""
     head = history.read_head(parent)
     if head is None or not is_retained(head, epoch):
-        kept = "nothing" if head is None else f"epochs {head.floor} to {head.epoch}"
-        raise InvalidError(f"epoch {epoch} cannot be forked", detail=f"the pond keeps {kept}", epoch=epoch)
+        readable = "nothing" if head is None else f"epochs {head.floor} to {head.epoch}"
+        raise InvalidError(
+            f"epoch {epoch} cannot be forked", detail=f"the pond keeps {readable}", epoch=epoch
+        )
     base = history.read_manifest(parent, epoch)
     unseen = () if base.backfill is None else base.backfill.tables  # a running backfill stays with the parent
     refs = [

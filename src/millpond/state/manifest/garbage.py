@@ -93,28 +93,28 @@ def find_garbage(
     facts = {} if facts is None else facts
     # A plan is named first by a pin, then by an entry, then by a manifest: reading in this order misses none.
     plans = _not_known(store, head, facts)
-    pinned, followed, over, spared = _pinned(store, head, now_us)
+    pinned, followed, expired, spared = _pinned(store, head, now_us)
     asked = _asked_for(store, head) if plans else set()
     known = epochs(store)
     readable = [e for e in known if e >= head.floor]
     if readable != list(range(head.floor, max(head.epoch, known[-1] if known else 0) + 1)):
-        return Garbage(pins=over)  # a manifest is lost: a restored copy of it would need its files
+        return Garbage(pins=expired)  # a manifest is lost: a restored copy of it would need its files
     # A pinned epoch also needs its parent: its changes are computed against the parent.
     pinned_before = sorted({e for p in pinned for e in (p - 1, p)} & {e for e in known if e < head.floor})
     needed = _needed(store, head, readable, pinned_before, pages, facts)
     if needed is None:
-        return Garbage(pins=over)
-    kept = {*readable, *pinned_before}
-    doomed = [manifest_name(e) for e in known if e not in kept and e < followed]
+        return Garbage(pins=expired)
+    protected = {*readable, *pinned_before}
+    doomed = [manifest_name(e) for e in known if e not in protected and e < followed]
     if asked is None:
         plans = []
     plans = [name for name in plans if name not in needed | spared | (asked or set())]
     if plans:  # readers still pass these manifests, whose other files are deleted
-        passed = [find_manifest(store, e) for e in known if e not in kept and e >= followed]
+        passed = [find_manifest(store, e) for e in known if e not in protected and e >= followed]
         named = {m.catalog for m in passed if m is not None}
         plans = [] if None in passed else [name for name in plans if name not in named]
     files = _deletable(store, needed, spare_from, token)
-    return Garbage(tuple(doomed), tuple(files), tuple(_executed(store, head)), over, tuple(plans))
+    return Garbage(tuple(doomed), tuple(files), tuple(_executed(store, head)), expired, tuple(plans))
 
 
 def _not_known(store: Store, head: Manifest, facts: Facts) -> list[str]:
@@ -125,7 +125,7 @@ def _not_known(store: Store, head: Manifest, facts: Facts) -> list[str]:
 
 def _asked_for(store: Store, head: Manifest) -> set[str] | None:
     """The plans named by entries that may not be executed yet; None if an entry cannot be read."""
-    found: set[str] = set()
+    asked: set[str] = set()
     for number in inbox.numbers(store):
         if number < inbox.next_entry(head):
             continue
@@ -134,8 +134,8 @@ def _asked_for(store: Store, head: Manifest) -> set[str] | None:
         except (MissingError, DataError):
             return None
         if entry.kind == "change":
-            found |= {name for name in (entry.args.get("catalog"), entry.args.get("base")) if name}
-    return found
+            asked |= {name for name in (entry.args.get("catalog"), entry.args.get("base")) if name}
+    return asked
 
 
 def _pinned(store: Store, head: Manifest, now_us: int) -> tuple[set[int], int, tuple[str, ...], set[str]]:
@@ -144,19 +144,19 @@ def _pinned(store: Store, head: Manifest, now_us: int) -> tuple[set[int], int, t
     A reader finds the newest epoch by following the manifests from the one it has pinned.  So no manifest
     after that one may be missing, although their files may be deleted.
     """
-    found = set(head.savepoints.values())
+    pinned = set(head.savepoints.values())
     followed = head.floor
-    over, plans = [], set()
+    expired, plans = [], set()
     for pin in pins(store):
         if pin.expires_us is not None and pin.expires_us < now_us:
-            over.append(pin.name)
+            expired.append(pin.name)
         elif pin.plan is not None:
             plans.add(pin.plan)
         else:
-            found.update(pin.epochs)
+            pinned.update(pin.epochs)
             if pin.expires_us is not None:
                 followed = min(followed, pin.epoch)
-    return found, followed, tuple(over), plans
+    return pinned, followed, tuple(expired), plans
 
 
 def _needed(
@@ -210,15 +210,15 @@ def files_of(manifest: Manifest, pages: PageCache) -> set[str]:
 
 
 def _deletable(store: Store, needed: set[str], spare_from: int, token: int) -> list[str]:
-    found = []
+    deletable = []
     for name in store.list(run_names.PREFIX):
         owner, epoch = run_names.token_and_epoch(name)
         if name not in needed and (owner < token or (owner == token and epoch < spare_from)):
-            found.append(name)
+            deletable.append(name)
     for name in store.list("pages/"):
         if name not in needed and epoch_of(name.split("-", 1)[0]) < spare_from:
-            found.append(name)
-    return found
+            deletable.append(name)
+    return deletable
 
 
 def _executed(store: Store, head: Manifest) -> list[str]:
@@ -240,10 +240,10 @@ def _executed(store: Store, head: Manifest) -> list[str]:
 
 
 def _read_by_savepoints(store: Store, head: Manifest) -> set[str]:
-    found: set[str] = set()
+    needed: set[str] = set()
     for epoch in {e for e in head.savepoints.values() if e < head.floor}:
         manifest = find_manifest(store, epoch)
         for what in () if manifest is None else manifest.admitted.get("inbox", ()):
             last = int(what["entry"])
-            found |= {entry_name(n) for n in range(int(what.get("made", last)), last + 1)}
-    return found
+            needed |= {entry_name(n) for n in range(int(what.get("made", last)), last + 1)}
+    return needed

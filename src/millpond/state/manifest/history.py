@@ -47,15 +47,15 @@ def find_manifest(store: Store, epoch: int) -> Manifest | None:
 @functools.lru_cache(maxsize=DECODED_MAX)
 def _decoded(epoch: int, raw: bytes) -> Manifest:
     name = manifest_name(epoch)
-    found = Manifest.decode(raw, name=name)
-    if found.epoch != epoch:
+    manifest = Manifest.decode(raw, name=name)
+    if manifest.epoch != epoch:
         raise DataError(
             f"{name} holds another epoch",
-            detail=f"it is the manifest of epoch {found.epoch}",
+            detail=f"it is the manifest of epoch {manifest.epoch}",
             hint="the file was copied or renamed: restore it from a backup",
             epoch=epoch,
         )
-    return found
+    return manifest
 
 
 def read_head(store: Store) -> Manifest | None:
@@ -64,20 +64,20 @@ def read_head(store: Store) -> Manifest | None:
     A gap in the chain, or a token below that of the parent, means that the pond is damaged.
     """
     for last_look in (False, True):
-        found = epochs(store)
-        if not found:
+        numbers = epochs(store)
+        if not numbers:
             return None
-        head = read_manifest(store, found[-1])
-        gaps = [e + 1 for e, after in itertools.pairwise((-1, *found)) if after != e + 1]
+        head = read_manifest(store, numbers[-1])
+        gaps = [e + 1 for e, after in itertools.pairwise((-1, *numbers)) if after != e + 1]
         gaps = [max(g, head.floor) for g in gaps]
-        gaps = [g for g in gaps if g not in found]
+        gaps = [g for g in gaps if g not in numbers]
         if not gaps:
             return head
         # A listing may show a gap while old manifests are being collected: list again.
         if last_look:
             raise DataError(
                 f"the manifest of epoch {gaps[0]} is missing",
-                detail=f"manifests exist up to epoch {found[-1]}, the floor is {head.floor}",
+                detail=f"manifests exist up to epoch {numbers[-1]}, the floor is {head.floor}",
                 hint="restore the file from a copy of the pond; do not delete files under manifests/",
                 epoch=gaps[0],
             )
@@ -92,30 +92,30 @@ def newer_head(store: Store, known: Manifest | None) -> Manifest | None:
     if known is None:
         return read_head(store)
     head = known
-    while (found := find_manifest(store, head.epoch + 1)) is not None:
-        head = found
+    while (following := find_manifest(store, head.epoch + 1)) is not None:
+        head = following
     if head is known and store.size(manifest_name(known.epoch)) is None:
         return read_head(store)  # it was collected long ago, and so were those after it
     return head
 
 
-def require_not_older(store: Store, found: Manifest, seen: Manifest | None) -> None:
+def require_not_older(store: Store, manifest: Manifest, seen: Manifest | None) -> None:
     """Raise DataError if the newest manifest is older than one that was seen before: that one was deleted.
 
     It reads the name itself, because a listing may lag.  A pond with another id was created in the same place
     and has its own epochs.
     """
-    if seen is None or found.pond != seen.pond or found.epoch >= seen.epoch:
+    if seen is None or manifest.pond != seen.pond or manifest.epoch >= seen.epoch:
         return
     if store.size(manifest_name(seen.epoch)) is None:
         raise DataError(
             f"the manifest of epoch {seen.epoch} is missing",
-            detail=f"this process has read it, and the newest manifest is now of epoch {found.epoch}",
+            detail=f"this process has read it, and the newest manifest is now of epoch {manifest.epoch}",
             hint="restore the file from a copy of the pond; do not delete files under manifests/",
             epoch=seen.epoch,
         )
 
 
 def _retained_epochs(store: Store) -> str:
-    found = epochs(store)
-    return f"epochs {found[0]} to {found[-1]} are retained" if found else "the pond has no epochs"
+    numbers = epochs(store)
+    return f"epochs {numbers[0]} to {numbers[-1]} are retained" if numbers else "the pond has no epochs"

@@ -33,21 +33,21 @@ class PageCache:
 
     def read(self, name: str) -> tuple[RunRef, ...]:
         with self._lock:
-            found = self._pages.get(name)
-            if found is not None:
+            refs = self._pages.get(name)
+            if refs is not None:
                 self._pages.move_to_end(name)
-                return found
-        found = decode_page(self._store.get(name), name=name)
+                return refs
+        refs = decode_page(self._store.get(name), name=name)
         with self._lock:
-            self._pages[name] = found
-        return found
+            self._pages[name] = refs
+        return refs
 
     def read_all(self, names: Sequence[str]) -> list[tuple[RunRef, ...]]:
         """Several pages; those that are not known are fetched at the same time."""
         with self._lock:
             missing = [name for name in names if name not in self._pages]
-        found = dict(zip(missing, in_parallel(self.read, missing), strict=True))
-        return [found[name] if name in found else self.read(name) for name in names]
+        fetched = dict(zip(missing, in_parallel(self.read, missing), strict=True))
+        return [fetched[name] if name in fetched else self.read(name) for name in names]
 
     def trim(self, needed: int) -> None:
         """Drop most pages except those read last; the argument is the number of pages that an epoch needs."""
@@ -95,19 +95,19 @@ def live_runs(
 ) -> list[RunRef]:
     dead = set(gone)
     runs: list[RunRef] = []
-    for page, found in zip(pages, cache.read_all([page.name for page in pages]), strict=True):
-        checked = _checked(page, found)
+    for page, refs in zip(pages, cache.read_all([page.name for page in pages]), strict=True):
+        checked = _checked(page, refs)
         runs.extend((r for r in checked if run_id(r) not in dead) if dead else checked)
     cache.trim(len(pages))
     runs.extend(recent)
     return runs
 
 
-def _checked(page: Page, found: tuple[RunRef, ...]) -> tuple[RunRef, ...]:
-    if len(found) != page.runs:
+def _checked(page: Page, refs: tuple[RunRef, ...]) -> tuple[RunRef, ...]:
+    if len(refs) != page.runs:
         raise DataError(
             f"{page.name} is not the page that was written",
-            detail=f"{len(found)} runs, the manifest says {page.runs}",
+            detail=f"{len(refs)} runs, the manifest says {page.runs}",
             hint="the file was copied or renamed: restore it from a backup",
         )
-    return found
+    return refs

@@ -260,17 +260,17 @@ def fold(
     if len(young) + len(lost) <= fold_at:
         return FoldedListing(tuple(pages), tuple(young), tuple(lost), ())
     lost_set = set(lost)
-    kept: list[Page] = []
+    unchanged: list[Page] = []
     loose: list[RunRef] = []
     for page in pages:
         refs = read_page(page.name)
         alive = [r for r in refs if run_id(r) not in lost_set] if lost_set else refs
         if len(alive) == len(refs) and (len(refs) >= page_runs // 2 or not young):
-            kept.append(page)
+            unchanged.append(page)
         else:
             loose.extend(alive)
     loose.extend(young)
     fresh = []
     for start in range(0, len(loose), page_runs):
         fresh.append((name_page(), tuple(loose[start : start + page_runs])))
-    return FoldedListing((*kept, *(Page(n, len(r)) for n, r in fresh)), (), (), tuple(fresh))
+    return FoldedListing((*unchanged, *(Page(n, len(r)) for n, r in fresh)), (), (), tuple(fresh))

@@ -87,14 +87,14 @@ def protects(store: Store, made: Pin, now_us: int) -> bool:
 
 
 def pins(store: Store) -> list[Pin]:
-    found = []
+    parsed = []
     for name in store.list(PREFIX):
         try:
             raw = store.get(name)
         except MissingError:  # its owner removed it after the listing
             continue
-        found.append(_parse(name, raw))
-    return found
+        parsed.append(_parse(name, raw))
+    return parsed
 
 
 def _parse(name: str, raw: bytes) -> Pin:

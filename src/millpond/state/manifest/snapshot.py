@@ -79,14 +79,14 @@ class Snapshot:
         scan = self._scan(spec, columns)
         if not scan.batches_are_sorted():
             return repeat_by_weight(scan.sorted(), columns)
-        found: list[pa.Table] = []
+        tables: list[pa.Table] = []
         rows = size = 0
         for batch in scan.batches():
-            found.append(repeat_by_weight(batch, columns))
+            tables.append(repeat_by_weight(batch, columns))
             if spec.rule == "weights" and columns:
-                rows, size = rows + found[-1].num_rows, size + found[-1].nbytes
+                rows, size = rows + tables[-1].num_rows, size + tables[-1].nbytes
                 check_size(rows, size)
-        return pa.concat_tables(found) if found else empty_rows(spec, columns)
+        return pa.concat_tables(tables) if tables else empty_rows(spec, columns)
 
     def scan_batches(self, spec: TableSpec, columns: Sequence[str]) -> Iterator[pa.Table]:
         """The same rows, unordered and in batches: copies less, and needs memory for one batch at a time."""
@@ -97,14 +97,14 @@ class Snapshot:
         """All rows, unordered; None if there are more than `rows_max`."""
         if self.table(spec).count_rows_upper() > rows_max:
             return None
-        found: list[pa.Table] = []
+        tables: list[pa.Table] = []
         rows = 0
         for batch in self.scan_batches(spec, columns):
-            found.append(batch)
+            tables.append(batch)
             rows += batch.num_rows
             if rows > rows_max:
                 return None
-        return pa.concat_tables(found) if found else empty_rows(spec, columns)
+        return pa.concat_tables(tables) if tables else empty_rows(spec, columns)
 
     def _scan(self, spec: TableSpec, columns: Sequence[str]) -> TableScan:
         return TableScan(spec, self.table(spec).runs, self.open_file, columns)

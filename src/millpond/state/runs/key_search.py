@@ -48,8 +48,8 @@ def all_rows(
         return []
     low, high = int(hashes[0]), int(hashes[-1])
     _fetch_ahead([ref for ref in runs if ref.meets(low, high)], open_file, hashes, key, within)
-    found = (_search(ref, open_file, hashes, key, within, None) for ref in runs if ref.meets(low, high))
-    return [ranges for ranges in found if len(ranges.key)]
+    searched = (_search(ref, open_file, hashes, key, within, None) for ref in runs if ref.meets(low, high))
+    return [ranges for ranges in searched if len(ranges.key)]
 
 
 def newest_rows(
@@ -68,18 +68,18 @@ def newest_rows(
     low, high = int(hashes[0]), int(hashes[-1])
     _fetch_ahead([ref for ref in runs if ref.meets(low, high)], open_file, hashes, key, within)
     missing: dict[int | None, Ints | None] = {}  # by bucket: the keys not found yet; None is all
-    found = []
+    newest = []
     for ref in runs:
         which = missing.get(ref.bucket)
         if not ref.meets(low, high) or (which is not None and not len(which)):
             continue
         ranges = _search(ref, open_file, hashes, key, within, which)
         if len(ranges.key):
-            found.append(ranges)
+            newest.append(ranges)
             left = np.ones(len(hashes), np.bool_)
             left[ranges.key] = False
             missing[ref.bucket] = np.flatnonzero(left) if which is None else which[left[which]]
-    return found
+    return newest
 
 
 def _fetch_ahead(

@@ -72,14 +72,14 @@ class RowLocations:
         fill = self.fill.get(name)
         spans, index = self._spans
         if index is not None:
-            together = [segment.slice(name, start, stop, fill) for segment, start, stop in spans]
-            return pc.take(pa.concat_arrays(together), index, boundscheck=False)
+            joined = [segment.slice(name, start, stop, fill) for segment, start, stop in spans]
+            return pc.take(pa.concat_arrays(joined), index, boundscheck=False)
         pieces, inverse = self._plan
         arrays = [segment.take(name, rows, fill) for segment, rows in pieces]
         if len(arrays) == 1:
             return arrays[0]
-        together = pa.concat_arrays(arrays)
-        return together if inverse is None else take(together, inverse)
+        joined = pa.concat_arrays(arrays)
+        return joined if inverse is None else take(joined, inverse)
 
     def weights(self) -> Ints:
         values: Ints = self.column(WEIGHT).to_numpy()
@@ -218,14 +218,14 @@ def merge_segments(
 
 def cut_runs(refs: Sequence[RunRef], open_file: OpenFile, h_min: int, h_max: int) -> list[Cut]:
     """The rows of each of these runs with a hash in [h_min, h_max], newest run first."""
-    found = []
+    cuts = []
     for ref in newest_first(refs):
         if ref.rows and ref.meets(h_min, h_max):
             segment = open_file(ref.file).segment(ref.segment)
             start, stop = segment.cut(max(h_min, ref.h_min), min(h_max, ref.h_max))
             if stop > start:
-                found.append((ref, segment, start, stop))
-    return found
+                cuts.append((ref, segment, start, stop))
+    return cuts
 
 
 def merge_rows(

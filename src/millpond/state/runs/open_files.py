@@ -42,22 +42,22 @@ class OpenFiles:
         return len(self._files)
 
     def open(self, name: str) -> PackedFile:
-        found = self._files.get(name)
-        if found is not None and len(self._files) < FILES_OPEN // 2:
-            return found  # far from eviction: no need to record the use
+        known = self._files.get(name)
+        if known is not None and len(self._files) < FILES_OPEN // 2:
+            return known  # far from eviction: no need to record the use
         with self._lock:
-            found = self._files.get(name)
-            if found is not None:
+            known = self._files.get(name)
+            if known is not None:
                 self._files.move_to_end(name)
-                return found
+                return known
         store, own = self.store_of(name), run_names.split_pond(name)[1]
         mapped = store.map_parts(own) if isinstance(store, MapsParts) else (store.map(own), None)
         opened = PackedFile.open(name, *mapped)
         with self._lock:
-            found = self._files.setdefault(name, opened)
+            known = self._files.setdefault(name, opened)
             while len(self._files) > FILES_OPEN:
                 self._files.popitem(last=False)
-        return found
+        return known
 
     def has(self, name: str) -> bool:
         """Is the file open?"""

@@ -32,7 +32,8 @@ import xxhash
 
 from millpond import hashing
 from millpond.errors import DataError
-from millpond.state.runs.segment import Segment, SegmentEntry, stacked_name
+from millpond.state.runs.segment import Segment, stacked_name
+from millpond.state.runs.segment_entry import SegmentEntry
 from millpond.state.store.store import Fetch
 
 VERSION = 3
@@ -81,31 +82,31 @@ class PackedFile:
         """May bytes of the file be absent?"""
         return self._fetch is not None
 
-    def segment(self, place: int) -> Segment:
+    def segment(self, index: int) -> Segment:
         """One segment, opened on first use."""
-        found = self._segments.get(place)
-        if found is None:
-            if not 0 <= place < len(self.entries):
+        known = self._segments.get(index)
+        if known is None:
+            if not 0 <= index < len(self.entries):
                 raise DataError(
                     f"run file {self.name} has no such segment",
-                    detail=f"asked for segment {place}, the footer has {len(self.entries)}",
+                    detail=f"asked for segment {index}, the footer has {len(self.entries)}",
                     hint="the manifest and the file disagree; restore the file",
                 )
-            entry = self.entries[place]
+            entry = self.entries[index]
             data = self._buffer.slice(entry.offset, entry.length)
-            found = self._segments[place] = Segment(
-                f"{self.name}#{place}", data, entry, self.stack(place), self._fetch
+            known = self._segments[index] = Segment(
+                f"{self.name}#{index}", data, entry, self.stack(index), self._fetch
             )
-        return found
+        return known
 
-    def stack(self, place: int) -> Segment | None:
+    def stack(self, index: int) -> Segment | None:
         """The rows of all tables that share a batch with this segment; None if it has its own batch."""
-        entry = self.entries[place]
+        entry = self.entries[index]
         if entry.first is None:
             return None
-        found = self._stacks.get(entry.offset)
-        if found is None:
-            own = {name: stacked_name(place) for place, name in enumerate(entry.names)}
+        known = self._stacks.get(entry.offset)
+        if known is None:
+            own = {name: stacked_name(index) for index, name in enumerate(entry.names)}
             whole = replace(
                 entry,
                 table=f"{entry.table} and others",
@@ -116,11 +117,11 @@ class PackedFile:
                 names=(),
             )
             data = self._buffer.slice(entry.offset, entry.length)
-            found = self._stacks[entry.offset] = Segment(
-                f"{self.name}#{place}", data, whole, fetch=self._fetch
+            known = self._stacks[entry.offset] = Segment(
+                f"{self.name}#{index}", data, whole, fetch=self._fetch
             )
-            found.verified()
-        return found
+            known.verified()
+        return known
 
 
 RESTORE = "the file is damaged or cut short; keep it, and restore it from a copy"
@@ -199,11 +200,11 @@ def _checked_footer(name: str, buffer: pa.Buffer, fetch: Fetch | None) -> dict[s
     return footer
 
 
-def _match(name: str, part: str, said: int, found: int) -> None:
-    if said != found:
+def _match(name: str, part: str, said: int, actual: int) -> None:
+    if said != actual:
         raise DataError(
             f"run file {name} has a damaged {part}",
-            detail=f"checksum written {said:016x}, found {found:016x}",
+            detail=f"checksum written {said:016x}, found {actual:016x}",
             hint=RESTORE,
         )
 

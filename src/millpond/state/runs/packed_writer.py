@@ -25,7 +25,8 @@ from millpond.errors import InternalError
 from millpond.identity import fixed_view
 from millpond.state.runs.packed import ALIGN, HEADER, MAGIC, TAIL, TEXTS_MAX, VERSION
 from millpond.state.runs.run_ref import RunRef
-from millpond.state.runs.segment import BLOCK, FENCE_ROWS, SegmentEntry, stacked_name
+from millpond.state.runs.segment import stacked_name
+from millpond.state.runs.segment_entry import BLOCK, FENCE_ROWS, SegmentEntry
 from millpond.state.runs.sorted_rows import sorted_columns
 from millpond.state.tables.table_spec import TableSpec
 
@@ -122,12 +123,12 @@ class PackedWriter:
         if not len(hashes):
             return [None] * len(members)
         whole = self._put("", None, columns)
-        found: list[SegmentInfo | None] = []
+        infos: list[SegmentInfo | None] = []
         for (spec, rows), first in zip(members, firsts.tolist(), strict=False):
             if not rows:
-                found.append(None)
+                infos.append(None)
                 continue
-            names = {stacked_name(place): name for place, name in enumerate(spec.schema.names)}
+            names = {stacked_name(index): name for index, name in enumerate(spec.schema.names)}
             own = hashes[first : first + rows]
             entry = replace(
                 whole,
@@ -142,8 +143,8 @@ class PackedWriter:
                 names=tuple(spec.schema.names),
             )
             self._entries.append(entry)
-            found.append(_info(len(self._entries) - 1, entry))
-        return found
+            infos.append(_info(len(self._entries) - 1, entry))
+        return infos
 
     def _put(self, table: str, bucket: int | None, columns: dict[str, pa.Array]) -> SegmentEntry:
         """Write an Arrow batch; returns its entry in the footer."""
@@ -187,7 +188,7 @@ class PackedWriter:
         tail = TAIL.pack(xxhash.xxh3_64_intdigest(footer), len(footer), MAGIC)
         length = self._size + len(footer) + len(tail)
         buffers = [_header(length), *self._buffers, footer + tail]
-        return buffers, [_info(place, entry) for place, entry in enumerate(self._entries)]
+        return buffers, [_info(index, entry) for index, entry in enumerate(self._entries)]
 
 
 def _header(length: int) -> bytes:
@@ -196,8 +197,8 @@ def _header(length: int) -> bytes:
     return packed + bytes(-len(packed) % ALIGN)
 
 
-def _info(place: int, entry: SegmentEntry) -> SegmentInfo:
-    return SegmentInfo(place, entry.table, entry.bucket, entry.rows, entry.bytes, entry.h_min, entry.h_max)
+def _info(index: int, entry: SegmentEntry) -> SegmentInfo:
+    return SegmentInfo(index, entry.table, entry.bucket, entry.rows, entry.bytes, entry.h_min, entry.h_max)
 
 
 def _elide(columns: dict[str, pa.Array]) -> tuple[dict[str, pa.Array], dict[str, pa.Array]]:
@@ -250,24 +251,24 @@ def _write_ipc(columns: dict[str, pa.Array]) -> tuple[BufferList, tuple[int, int
 
 
 def _first_bytes(parts: Sequence[bytes | pa.Buffer], size: int) -> bytes:
-    found = b""
+    first = b""
     for part in parts:
-        if len(found) >= size:
+        if len(first) >= size:
             break
-        found += bytes(memoryview(part)[: size - len(found)])
-    return found
+        first += bytes(memoryview(part)[: size - len(first)])
+    return first
 
 
 def _checksums(parts: Sequence[bytes | pa.Buffer]) -> Hashes:
     """A checksum for each block of the concatenated buffers; a block may span several."""
-    found = []
+    sums = []
     block, room = xxhash.xxh3_64(), BLOCK
     for part in parts:
         view = memoryview(part)
         at = 0
         while at < len(view):
             if room == BLOCK and len(view) - at >= BLOCK:  # a separate block
-                found.append(xxhash.xxh3_64_intdigest(view[at : at + BLOCK]))
+                sums.append(xxhash.xxh3_64_intdigest(view[at : at + BLOCK]))
                 at += BLOCK
                 continue
             more = view[at : at + room]
@@ -275,11 +276,11 @@ def _checksums(parts: Sequence[bytes | pa.Buffer]) -> Hashes:
             at += len(more)
             room -= len(more)
             if not room:
-                found.append(block.intdigest())
+                sums.append(block.intdigest())
                 block, room = xxhash.xxh3_64(), BLOCK
     if room < BLOCK:
-        found.append(block.intdigest())
-    return np.array(found, np.uint64)
+        sums.append(block.intdigest())
+    return np.array(sums, np.uint64)
 
 
 def _entry_to_json(entry: SegmentEntry) -> dict[str, Any]:
@@ -303,12 +304,12 @@ def _constant_to_text(value: pa.Array) -> str:
     raw = None if value.null_count else fixed_view(value)
     if raw is None:
         return _as_text(value)
-    found = _texts.get((value.type, bits := int(raw[0])))
-    if found is None:
+    text = _texts.get((value.type, bits := int(raw[0])))
+    if text is None:
         if len(_texts) > TEXTS_MAX:
             _texts.clear()
-        found = _texts[value.type, bits] = _as_text(value)
-    return found
+        text = _texts[value.type, bits] = _as_text(value)
+    return text
 
 
 def _as_text(value: pa.Array) -> str:

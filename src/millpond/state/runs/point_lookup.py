@@ -186,16 +186,16 @@ def _column_matches(
 
 def live(found: Sequence[FoundRows]) -> list[FoundRows]:
     """The rows without tombstones."""
-    kept = []
+    live_rows = []
     for one in found:
         weights = one.source.bits(WEIGHT, one.rows)
         assert weights is not None  # they are never NULL
         alive = weights != 0
         if alive.all():
-            kept.append(one)
+            live_rows.append(one)
         elif len(alive) > 1 and alive.any():
-            kept.append(FoundRows(one.source, one.key[alive], one.rows[alive]))
-    return kept
+            live_rows.append(FoundRows(one.source, one.key[alive], one.rows[alive]))
+    return live_rows
 
 
 def gather(spec: TableSpec, name: str, found: Sequence[FoundRows], length: int) -> pa.Array:

@@ -1,6 +1,6 @@
 """Reads one segment of a run file: sorted rows, mapped, without copies.
 
-Law: no byte is used before the checksum of its block has been verified once in this process.  A search
+Law: no byte is used before the checksum of its block has been verified (`verified_blocks.py`).  A search
 verifies the blocks of hashes that it may read (determined by the fences in the footer), and a gather verifies
 the blocks of the values it takes.  So a lookup costs what it touches, also the first time.
 
@@ -10,13 +10,11 @@ Of a large file in a remote store, only the blocks that are verified are fetched
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import xxhash
 
 from millpond import hashing, ordering, tuning
 from millpond.delta import HASH
@@ -25,12 +23,10 @@ from millpond.identity import equal, equal_rows, fixed_view, repeat, take
 from millpond.ordering import Order
 from millpond.state.runs.cells import Cell, ReadCell, cell_reader
 from millpond.state.runs.missing_column import CopiedColumn, Fill
-from millpond.state.store.store import Fetch, Span
+from millpond.state.runs.segment_entry import SegmentEntry
+from millpond.state.runs.verified_blocks import VerifiedBlocks, damaged
+from millpond.state.store.store import Fetch
 
-# Of new files; a file says which sizes it has (before version 3: 1 << 18).  A block is the least that a
-# lookup fetches from a remote store.
-BLOCK = 1 << 15  # bytes under one checksum
-FENCE_ROWS = BLOCK // 8  # hashes between two fences
 SMALL_ROWS = 1 << 15  # a segment with fewer rows is searched completely
 
 Hashes = npt.NDArray[np.uint64]
@@ -38,36 +34,9 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class SegmentEntry:
-    """What a file's footer says about one segment."""
-
-    table: str
-    bucket: int | None
-    offset: int  # in the file
-    length: int
-    rows: int
-    h_min: int
-    h_max: int
-    body: tuple[int, int]  # column data within the segment; Arrow's metadata is around it
-    checksums: Hashes  # xxh3_64 per block of the segment
-    fences: Hashes  # the hash of every FENCE_ROWS-th row
-    constants: Mapping[str, pa.Array]  # columns with one value, as one row
-    block: int  # bytes under one checksum, a power of two
-    fence_rows: int
-    first: int | None = None  # in a stack of tables: the first row of this one
-    of: int = 0  # the number of rows of the stack
-    names: tuple[str, ...] = ()  # the names of the columns, which a stack identifies by position
-
-    @property
-    def bytes(self) -> int:
-        """The size of the segment in the file; in a stack, its share."""
-        return self.length if self.first is None else self.length * self.rows // self.of
-
-
-def stacked_name(place: int) -> str:
+def stacked_name(index: int) -> str:
     """The name in a stack of the column at this position of every table's schema."""
-    return f"c{place}"
+    return f"c{index}"
 
 
 class Segment:
@@ -86,19 +55,10 @@ class Segment:
         `fetch` fetches bytes of the file into its mapping, if they may be absent.
         """
         self.name = name
-        self._shift = entry.block.bit_length() - 1
-        self._fetch = fetch
+        self._blocks = VerifiedBlocks(name, data, entry, fetch)
         self.rows = entry.rows
         self.entry = entry
         self._data = data
-        self._view = memoryview(data)
-        self._verified = np.zeros(len(entry.checksums), np.bool_)
-        self._unverified = len(entry.checksums)
-        if len(entry.checksums) != -(-entry.length // entry.block) or data.size != entry.length:
-            raise self._damaged(
-                "does not match its footer",
-                f"{data.size} bytes and {len(entry.checksums)} checksums, expected {entry.length} bytes",
-            )
         self._columns: dict[str, pa.Array] = self._read() if stack is None else self._part_of(stack)
         self._hashes: Hashes = self._columns[HASH].to_numpy()
         self._hash_offset = self._columns[HASH].buffers()[1].address - data.address
@@ -112,7 +72,7 @@ class Segment:
     def _read(self) -> dict[str, pa.Array]:
         """The columns of the Arrow file; only the metadata is verified."""
         entry = self.entry
-        self._touch_metadata()
+        self._blocks.touch_metadata()
         reader = pa.ipc.open_file(self._data)
         batch = reader.get_batch(0)
         if reader.num_record_batches != 1 or batch.num_rows != entry.rows:
@@ -130,14 +90,13 @@ class Segment:
             raise self._damaged(
                 "does not match its footer", f"rows {first} and {entry.rows} more of {stack.rows}"
             )
-        self._verified[:] = True
-        self._unverified = 0
-        own = {stacked_name(place): name for place, name in enumerate(entry.names)}
+        self._blocks.trust()
+        own = {stacked_name(index): name for index, name in enumerate(entry.names)}
         return {own.get(n, n): c.slice(first, entry.rows) for n, c in stack.verified().items()}
 
     def verified(self) -> Mapping[str, pa.Array]:
         """All stored columns, every block verified."""
-        self._check_span(0, self.entry.length)
+        self._blocks.check_span(0, self.entry.length)
         return self._columns
 
     # ------------------------------------------------------------ reading
@@ -150,8 +109,8 @@ class Segment:
         if constant is not None:
             return repeat(constant, len(positions))
         column = self._column(name)
-        if self._unverified and len(positions) and name not in self._complete:
-            self._touch(column, positions, positions + 1)
+        if self._blocks.missing and len(positions) and name not in self._complete:
+            self._blocks.touch(column, positions, positions + 1)
             self._note_complete(name)
         return take(column, positions)
 
@@ -163,8 +122,8 @@ class Segment:
         if constant is not None:
             return repeat(constant, stop - start)
         column = self._column(name)
-        if self._unverified and stop > start and name not in self._complete:
-            self._touch(column, np.array([start]), np.array([stop]))
+        if self._blocks.missing and stop > start and name not in self._complete:
+            self._blocks.touch(column, np.array([start]), np.array([stop]))
             self._note_complete(name)
         return column.slice(start, stop - start)
 
@@ -172,8 +131,8 @@ class Segment:
         """The value of one column at a row, as `cells` defines it; `fill` as for take."""
         if isinstance(fill, CopiedColumn) and self._lacks(name):
             return cell_reader(self.take(name, np.array([row]), fill))(0)
-        if self._unverified and name not in self._complete and name in self._columns:
-            self._touch(self._columns[name], np.array([row]), np.array([row + 1]))
+        if self._blocks.missing and name not in self._complete and name in self._columns:
+            self._blocks.touch(self._columns[name], np.array([row]), np.array([row + 1]))
             self._note_complete(name)
         read = self._cells.get(name)
         if read is None:
@@ -195,13 +154,13 @@ class Segment:
             if name not in self._bits:
                 column = self._columns[name]
                 self._bits[name] = None if column.null_count else fixed_view(column)
-            found = self._bits[name]
-            if found is None:
+            stored_bits = self._bits[name]
+            if stored_bits is None:
                 return None
-            if self._unverified and name not in self._complete:
-                self._touch(self._columns[name], rows, rows + 1)
+            if self._blocks.missing and name not in self._complete:
+                self._blocks.touch(self._columns[name], rows, rows + 1)
                 self._note_complete(name)
-            return found[rows]
+            return stored_bits[rows]
         constant = self.entry.constants.get(name, fill)
         if constant is None:
             self._column(name)  # raises
@@ -282,9 +241,9 @@ class Segment:
         """(which of these sorted, distinct hashes occur here, the row of each); None if one has two rows."""
         if len(wanted) > 2 * self.rows and self.all_distinct():
             own = self.hashes(0, self.rows)
-            place = np.minimum(wanted.searchsorted(own), len(wanted) - 1)
-            rows = (wanted[place] == own).nonzero()[0]
-            return place[rows], rows
+            positions = np.minimum(wanted.searchsorted(own), len(wanted) - 1)
+            rows = (wanted[positions] == own).nonzero()[0]
+            return positions[rows], rows
         first = self._search(wanted, "left")
         inside = np.minimum(first, self.rows - 1)
         if not self._hashes_verified:
@@ -325,11 +284,11 @@ class Segment:
 
     def all_differ(self, name: str) -> bool:
         """Do different values of a key column always have different hashes here?"""
-        found = self._differ.get(name)
-        if found is None:
+        known = self._differ.get(name)
+        if known is None:
             column = self._columns.get(name, self.entry.constants.get(name))
-            found = self._differ[name] = column is not None and hashing.is_injective([column])
-        return found
+            known = self._differ[name] = column is not None and hashing.is_injective([column])
+        return known
 
     def _among(self, wanted: Hashes) -> Ints:
         """Which of these sorted hashes occur in this segment at all."""
@@ -337,10 +296,10 @@ class Segment:
         if not len(own) or (own[1:] == own[:-1]).any():
             own = np.unique(own)
         left: Ints = np.searchsorted(wanted, own, "left")
-        found = wanted[np.minimum(left, len(wanted) - 1)] == own
-        left = left[found]
+        is_here = wanted[np.minimum(left, len(wanted) - 1)] == own
+        left = left[is_here]
         if (wanted[1:] == wanted[:-1]).any():  # keys that share a hash
-            return expand(left, np.searchsorted(wanted, own[found], "right"))
+            return expand(left, np.searchsorted(wanted, own[is_here], "right"))
         return left
 
     def _settle(
@@ -353,13 +312,13 @@ class Segment:
         if len(several):
             ends = {name: take(column, several) for name, column in asked.items()}
             clear = good[several] & self._equal_key(ends, hi[several] - 1)
-            for place in several[~clear].tolist():  # keys that share a hash: compare every row
-                rows = np.arange(lo[place], hi[place])
-                one = {name: repeat(column.slice(place, 1), len(rows)) for name, column in asked.items()}
+            for index in several[~clear].tolist():  # keys that share a hash: compare every row
+                rows = np.arange(lo[index], hi[index])
+                one = {name: repeat(column.slice(index, 1), len(rows)) for name, column in asked.items()}
                 same = np.flatnonzero(self._equal_key(one, rows))
-                good[place] = len(same) > 0
+                good[index] = len(same) > 0
                 if len(same):
-                    lo[place], hi[place] = rows[same[0]], rows[same[-1]] + 1
+                    lo[index], hi[index] = rows[same[0]], rows[same[-1]] + 1
         if good.all():
             return number, lo, hi
         return number[good], lo[good], hi[good]
@@ -381,14 +340,16 @@ class Segment:
             self._check_hash_rows(0, self.rows)
             self._hashes_verified = True
             return np.searchsorted(self._hashes, wanted, side)
-        found = np.empty(len(wanted), np.int64)
+        positions = np.empty(len(wanted), np.int64)
         firsts = np.searchsorted(block, needed, "left")
         lasts = np.searchsorted(block, needed, "right")
         self._touch_hashes(needed)
         for number, first, last in zip(needed.tolist(), firsts.tolist(), lasts.tolist(), strict=True):
             start, stop = number * fence_rows, min((number + 1) * fence_rows, self.rows)
-            found[first:last] = start + np.searchsorted(self._hashes[start:stop], wanted[first:last], side)
-        return found
+            positions[first:last] = start + np.searchsorted(
+                self._hashes[start:stop], wanted[first:last], side
+            )
+        return positions
 
     # ------------------------------------------------------------ searching by order within a key
 
@@ -434,145 +395,35 @@ class Segment:
             active = active[left[active] < right[active]]
         return (left, hi) if order.nulls_first else (lo, left)
 
-    # ------------------------------------------------------------ checksums
-
-    def _touch(self, array: pa.Array, lo: Ints, hi: Ints) -> None:
-        """Verify everything needed to read rows [lo, hi) of an array; hi > lo throughout."""
-        kind = array.type
-        t = pa.types
-        if isinstance(array, pa.ExtensionArray):
-            self._touch(array.storage, lo, hi)
-            return
-        if t.is_null(kind):
-            return
-        buffers = array.buffers()
-        lo, hi = lo + array.offset, hi + array.offset
-        if buffers[0] is not None and buffers[0].size:
-            self._touch_bytes(buffers[0], lo >> 3, (hi + 7) >> 3)
-        if t.is_boolean(kind):
-            self._touch_bytes(buffers[1], lo >> 3, (hi + 7) >> 3)
-        elif t.is_primitive(kind) or t.is_decimal(kind) or t.is_fixed_size_binary(kind):
-            width = kind.bit_width // 8
-            self._touch_bytes(buffers[1], lo * width, hi * width)
-        elif t.is_struct(kind):
-            for place in range(kind.num_fields):
-                self._touch(array.field(place), lo - array.offset, hi - array.offset)
-        elif t.is_fixed_size_list(kind):
-            if kind.list_size:
-                self._touch(array.values, lo * kind.list_size, hi * kind.list_size)
-        elif t.is_string(kind) or t.is_binary(kind) or t.is_large_string(kind) or t.is_large_binary(kind):
-            starts, stops = self._offsets(
-                buffers[1], t.is_large_string(kind) or t.is_large_binary(kind), lo, hi
-            )
-            if len(starts):
-                self._touch_bytes(buffers[2], starts, stops)
-        elif t.is_list(kind) or t.is_large_list(kind) or t.is_map(kind):
-            starts, stops = self._offsets(buffers[1], t.is_large_list(kind), lo, hi)
-            if len(starts):
-                for child in [array.keys, array.items] if t.is_map(kind) else [array.values]:
-                    self._touch(child, starts, stops)
-        else:  # views, unions, intervals: verified completely
-            for buffer in buffers:
-                if buffer is not None and buffer.size:
-                    self._touch_bytes(buffer, np.array([0]), np.array([buffer.size]))
-
-    def _note_complete(self, name: str) -> None:
-        spans = [(b.address, b.address + b.size) for b in self._columns[name].buffers() if b is not None]
-        shift = self._shift
-        first = (min(start for start, _ in spans) - self._data.address) >> shift if spans else 0
-        last = (max(stop for _, stop in spans) - 1 - self._data.address) >> shift if spans else -1
-        if self._verified[first : last + 1].all():
-            self._complete.add(name)
-
-    def _offsets(self, buffer: pa.Buffer, wide: bool, lo: Ints, hi: Ints) -> tuple[Ints, Ints]:
-        """Read verified offsets: where the elements of rows [lo, hi) start and stop, without empty ranges."""
-        dtype = np.dtype(np.int64 if wide else np.int32)
-        self._touch_bytes(buffer, lo * dtype.itemsize, (hi + 1) * dtype.itemsize)
-        offsets = np.frombuffer(buffer, dtype)
-        starts, stops = offsets[lo].astype(np.int64), offsets[hi].astype(np.int64)
-        filled = stops > starts
-        return (starts, stops) if filled.all() else (starts[filled], stops[filled])
-
-    def _touch_bytes(self, buffer: pa.Buffer, start: Ints, stop: Ints) -> None:
-        """Verify the blocks under byte ranges [start, stop) of one buffer; stop > start throughout."""
-        base = buffer.address - self._data.address
-        if len(start) == 1:
-            self._check_span(base + int(start[0]), base + int(stop[0]))
-            return
-        blocks = len(self._verified)
-        first = (start + base) >> self._shift
-        last = (stop + (base - 1)) >> self._shift
-        depth = np.bincount(first, minlength=blocks) - np.bincount(last + 1, minlength=blocks + 1)[:blocks]
-        self._check_blocks(np.flatnonzero((np.cumsum(depth) > 0) & ~self._verified))
+    # ------------------------------------------------------------ verifying hashes
 
     def _check_hash_positions(self, positions: Ints) -> None:
         if len(positions):
-            self._touch_bytes(self._columns[HASH].buffers()[1], positions * 8, positions * 8 + 8)
+            self._blocks.touch_bytes(self._columns[HASH].buffers()[1], positions * 8, positions * 8 + 8)
 
     def _check_hash_rows(self, start: int, stop: int) -> None:
         if not self._hashes_verified and stop > start:
-            self._check_span(self._hash_offset + start * 8, self._hash_offset + stop * 8)
-
-    def _check_span(self, start: int, stop: int) -> None:
-        if self._unverified and stop > start:
-            first, last = start >> self._shift, (stop - 1) >> self._shift
-            self._check_blocks(first + np.flatnonzero(~self._verified[first : last + 1]))
-
-    def _check_blocks(self, blocks: Ints) -> None:
-        if self._fetch is not None and len(blocks):
-            self._fetch(self._spans(blocks))
-        for block in blocks.tolist():
-            found, written = self._checksum(block), int(self.entry.checksums[block])
-            if found != written and self._fetch is not None:  # what was here was not complete
-                self._fetch(self._spans(np.array([block])), again=True)
-                found = self._checksum(block)
-            if found != written:
-                raise self._damaged(
-                    "holds a damaged block", f"block {block}: written {written:016x}, found {found:016x}"
-                )
-            self._verified[block] = True
-        if len(blocks):  # counted again: another thread may have checked the same block
-            self._unverified = int(np.count_nonzero(~self._verified))
-
-    def _checksum(self, block: int) -> int:
-        return xxhash.xxh3_64_intdigest(self._view[block << self._shift : (block + 1) << self._shift])
-
-    def _spans(self, blocks: Ints) -> list[Span]:
-        """Where these blocks, in ascending order, are in the file."""
-        starts = np.flatnonzero(np.diff(blocks, prepend=-2) != 1)
-        firsts, lasts = blocks[starts], blocks[np.append(starts[1:], len(blocks)) - 1]
-        at, length = self.entry.offset, self.entry.length
-        return [
-            (at + (first << self._shift), at + min((last + 1) << self._shift, length))
-            for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True)
-        ]
-
-    def _touch_metadata(self) -> None:
-        """Verify what is around the column data."""
-        start, stop = self.entry.body
-        if self._fetch is None or stop - start < 2 * self.entry.block:
-            self._check_span(0, start)
-            self._check_span(stop, self.entry.length)
-            return
-        first, last = (start - 1) >> self._shift, stop >> self._shift
-        blocks = np.concatenate([np.arange(first + 1), np.arange(last, len(self._verified))])
-        self._check_blocks(blocks[~self._verified[blocks]])  # both ends at the same time
+            self._blocks.check_span(self._hash_offset + start * 8, self._hash_offset + stop * 8)
 
     def _touch_hashes(self, fences: Ints) -> None:
         """Verify the hashes behind these fences, in ascending order."""
         rows = self.entry.fence_rows
-        self._touch_bytes(
+        self._blocks.touch_bytes(
             self._columns[HASH].buffers()[1],
             fences * (rows * 8),
             np.minimum((fences + 1) * rows, self.rows) * 8,
         )
+
+    def _note_complete(self, name: str) -> None:
+        if self._blocks.covers_array(self._columns[name]):
+            self._complete.add(name)
 
     # ------------------------------------------------------------ fetching ahead
 
     @property
     def is_partial(self) -> bool:
         """May bytes be absent?"""
-        return self._fetch is not None and self._unverified > 0
+        return self._blocks.is_partial
 
     def lacks_hashes(self, wanted: Hashes) -> bool:
         """Would a search for these hashes read a block that is not verified yet?"""
@@ -580,19 +431,15 @@ class Segment:
             return False
         fence = np.maximum(self.entry.fences.searchsorted(wanted) - 1, 0)
         first = self._hash_offset + fence * (self.entry.fence_rows * 8)
-        last = self._hash_offset + np.minimum((fence + 1) * self.entry.fence_rows, self.rows) * 8 - 1
-        return not (self._verified[first >> self._shift] & self._verified[last >> self._shift]).all()
+        stop = self._hash_offset + np.minimum((fence + 1) * self.entry.fence_rows, self.rows) * 8
+        return not self._blocks.covers(first, stop)
 
     def stores(self, name: str) -> bool:
         """Is a column in the segment itself, and not in the footer?"""
         return name in self._columns
 
     def _damaged(self, what: str, detail: str) -> DataError:
-        return DataError(
-            f"run segment {self.name} {what}",
-            detail=f"table {self.entry.table!r}: {detail}",
-            hint="the file is damaged; keep it, restore it from a copy or roll back to an epoch without it",
-        )
+        return damaged(self.name, self.entry, what, detail)
 
 
 def compare(values: pa.Array, at: pa.Array, which: Ints, codes: Hashes, order: Order) -> Ints:

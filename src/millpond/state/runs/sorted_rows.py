@@ -24,13 +24,13 @@ Ints = npt.NDArray[np.int64]
 
 def sorted_columns(spec: TableSpec, rows: pa.Table, *, presorted: bool = False) -> dict[str, pa.Array]:
     """The columns of a segment (_h, the schema's, _w) sorted by (_h, key, order[, rest])."""
-    given = dict(zip(rows.column_names, rows.columns, strict=True))
-    columns = {field.name: _plain(spec, given.get(field.name), field, rows) for field in spec.fields}
+    by_name = dict(zip(rows.column_names, rows.columns, strict=True))
+    columns = {field.name: _plain(spec, by_name.get(field.name), field, rows) for field in spec.fields}
     for name in spec.identity:
         columns[name] = canonical(columns[name])
     w = weights(rows)
-    if HASH in given:
-        hash_column = one_chunk(given[HASH])
+    if HASH in by_name:
+        hash_column = one_chunk(by_name[HASH])
         if hash_column.type != pa.uint64() or hash_column.null_count:
             raise InternalError(
                 f"rows for table {spec.name!r} have no proper key hashes",
@@ -122,7 +122,7 @@ def _same_values(a: pa.DataType, b: pa.DataType) -> bool:
     if (a in texts and b in texts) or (a in binaries and b in binaries):
         return True
     same_kind = any(test(a) and test(b) for test in (t.is_struct, t.is_list, t.is_large_list, t.is_map))
-    names = [[kind.field(place) for place in range(kind.num_fields)] for kind in (a, b)]
+    names = [[kind.field(index) for index in range(kind.num_fields)] for kind in (a, b)]
     return (
         same_kind
         and len(names[0]) == len(names[1])

@@ -75,7 +75,7 @@ class CacheCounts:
         return replace(self)
 
 
-def folder_of_host(given: Path) -> Path:
+def folder_of_host(folder: Path) -> Path:
     """The folder of a cache on this host, if another host suggests one: its own setting, or a writable one.
 
     >>> os.environ[FOLDER_VARIABLE] = "/tmp/doc-cache"
@@ -85,12 +85,12 @@ def folder_of_host(given: Path) -> Path:
     """
     chosen = os.environ.get(FOLDER_VARIABLE)
     if chosen:
-        return Path(chosen).expanduser() / given.name
+        return Path(chosen).expanduser() / folder.name
     try:
-        given.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError:
-        return Path(tempfile.gettempdir()) / f"millpond-cache-{os.getuid()}" / given.name
-    return given if os.access(given, os.W_OK) else Path(tempfile.gettempdir()) / given.name
+        return Path(tempfile.gettempdir()) / f"millpond-cache-{os.getuid()}" / folder.name
+    return folder if os.access(folder, os.W_OK) else Path(tempfile.gettempdir()) / folder.name
 
 
 class DiskCache:
@@ -163,28 +163,28 @@ class DiskCache:
                 path.unlink(missing_ok=True)
 
     def map(self, name: str) -> pa.Buffer:
-        found = self._mapped(name)
-        if found is None:
+        mapped = self._mapped(name)
+        if mapped is None:
             with self._locked(self._digest(name)[:2], wait=True):
-                found = self._mapped(name)  # another process or thread may have fetched it meanwhile
-                if found is None:
+                mapped = self._mapped(name)  # another process or thread may have fetched it meanwhile
+                if mapped is None:
                     return self._fetch(name)
         self._count(hits=1)
-        return found
+        return mapped
 
     def map_parts(self, name: str) -> tuple[pa.Buffer, Fetch | None]:
         """The file, and what fetches its parts if it is large: then only its end must be here."""
         store = self._store
         if not (isinstance(store, ReadsParts) and store.reads_parts):
             return self.map(name), None
-        found = self._mapped(name)
-        if found is None:
+        mapped = self._mapped(name)
+        if mapped is None:
             with self._locked(self._digest(name)[:2], wait=True):
-                found = self._mapped(name)
-                if found is None:
+                mapped = self._mapped(name)
+                if mapped is None:
                     return self._begin(name, store)
         self._count(hits=1)
-        return found, None
+        return mapped, None
 
     def _begin(self, name: str, store: ReadsParts) -> tuple[pa.Buffer, Fetch | None]:
         """Open the sparse copy of a large file, after it was created if need be; fetch a small file."""
@@ -207,11 +207,11 @@ class DiskCache:
     def _open_sparse(self, name: str, store: ReadsParts) -> PartialFile | None:
         path = self._sparse(name)
         try:
-            found = PartialFile(name, store, path, self._fetched_parts)
+            file = PartialFile(name, store, path, self._fetched_parts)
             os.utime(path)
         except (FileNotFoundError, NotADirectoryError):  # evicted, perhaps since it was created
             return None
-        return found
+        return file
 
     def _create_sparse(self, name: str, end: memoryview, size: int) -> None:
         temp = self._temp()
@@ -274,14 +274,14 @@ class DiskCache:
         self._count(misses=1)
         store = self._store
         if isinstance(store, ReadsParts) and store.reads_parts:
-            kept = self._keep(name, lambda fd: _write_parts(fd, name, store, end))
+            cached = self._keep(name, lambda fd: _write_parts(fd, name, store, end))
         elif isinstance(store, Streaming):
-            kept = self._keep(name, _writes(store.chunks(name)))
+            cached = self._keep(name, _writes(store.chunks(name)))
         else:
-            kept = self._keep(name, _writes(buffers_of(store.map(name))))
-        found = self._store.map(name) if kept is None else kept
-        self._count(fetched_bytes=found.size)
-        return found
+            cached = self._keep(name, _writes(buffers_of(store.map(name))))
+        mapped = self._store.map(name) if cached is None else cached
+        self._count(fetched_bytes=mapped.size)
+        return mapped
 
     def _keep(self, name: str, write: Write) -> pa.Buffer | None:
         """Cache a copy and map it; None, and counted, if the disk refuses it.
@@ -386,13 +386,13 @@ class DiskCache:
     def _locked(self, name: str, wait: bool) -> Iterator[bool]:
         """An advisory lock of this host; without it, two processes may fetch a file twice: that is all."""
         try:
-            held = _locked(self._locks / name, wait)
-            mine = held.__enter__()
+            lock = _locked(self._locks / name, wait)
+            mine = lock.__enter__()
         except OSError:
             try:
                 self._make_folders()
-                held = _locked(self._locks / name, wait)
-                mine = held.__enter__()
+                lock = _locked(self._locks / name, wait)
+                mine = lock.__enter__()
             except OSError as error:
                 self._count(skipped=1, reason=str(error))
                 yield True
@@ -400,7 +400,7 @@ class DiskCache:
         try:
             yield mine
         finally:
-            held.__exit__(None, None, None)
+            lock.__exit__(None, None, None)
 
     def _digest(self, name: str) -> str:
         return xxhash.xxh3_128_hexdigest(f"{self._store.uri}\0{check_name(name)}".encode())
@@ -435,8 +435,8 @@ def _writes(pieces: Iterable[memoryview]) -> Write:
     """Write pieces one after the other."""
 
     def write(fd: int) -> None:
-        for piece in pieces:
-            write_buffers(fd, [piece])
+        for buffer in pieces:
+            write_buffers(fd, [buffer])
 
     return write
 
@@ -452,11 +452,11 @@ def _write_parts(fd: int, name: str, store: ReadsParts, end: tuple[memoryview, i
         write_at(fd, known, size - known.nbytes)
         spans = [(at, size - known.nbytes) for at in range(0, size - known.nbytes, PART_BYTES)]
 
-    def fetch(span: tuple[int, int]) -> None:
-        start, stop = span
-        body, found = store.read_part(name, start, min(PART_BYTES, stop - start))
-        if found != size:
-            raise StoreError(f"{name} changed while it was read", detail=f"{size} bytes, then {found}")
+    def fetch(missing: tuple[int, int]) -> None:
+        start, stop = missing
+        body, total = store.read_part(name, start, min(PART_BYTES, stop - start))
+        if total != size:
+            raise StoreError(f"{name} changed while it was read", detail=f"{size} bytes, then {total}")
         write_at(fd, body, start)
 
     if spans:
@@ -474,12 +474,12 @@ def _folders(path: Path | str) -> Sequence[str]:
 def _scanned(path: Path | str) -> Iterator[Iterator[os.DirEntry[str]]]:
     """The entries of a folder; none if somebody deleted it."""
     try:
-        found = os.scandir(path)
+        entries = os.scandir(path)
     except (FileNotFoundError, NotADirectoryError):
         yield iter(())
         return
-    with found:
-        yield found
+    with entries:
+        yield entries
 
 
 @contextmanager

@@ -105,7 +105,7 @@ class LocalStore:
 
     def list(self, prefix: str, after: str | None = None) -> Names:
         folder = check_prefix(prefix)
-        found: Names = []
+        names: Names = []
         pending = [folder]
         try:
             while pending:
@@ -115,10 +115,10 @@ class LocalStore:
                     if entry.is_dir():
                         pending.append(start + entry.name)
                     else:
-                        found.append(start + entry.name)
+                        names.append(start + entry.name)
         except OSError as error:
             raise _unreadable(prefix, error) from error
-        return sorted(name for name in found if after is None or name > after)
+        return sorted(name for name in names if after is None or name > after)
 
     def delete(self, name: str) -> None:
         try:
@@ -188,7 +188,7 @@ class LocalStore:
         if linked:
             return PutUnknownError(f"{name} was written but may not survive a power cut", detail=str(error))
         if error.errno in _FULL:
-            needed = sum(piece.nbytes for piece in pieces)
+            needed = sum(buffer.nbytes for buffer in pieces)
             free = shutil.disk_usage(self._root if self._root.exists() else Path("/")).free
             return NotWritableError(
                 f"no room to write {name}",

@@ -38,14 +38,14 @@ def uri_of(path: str | os.PathLike[str]) -> str:
         raise
 
 
-def store_options(uri: str, settings: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
+def store_options(uri: str, settings: Settings, options: Mapping[str, Any]) -> dict[str, Any]:
     """Store options: a local folder is synced as the settings say; a remote store gets a disk cache."""
-    if not isinstance(given, Mapping):
-        raise InvalidError("store_options must be a dict", detail=f"got {given!r}")
+    if not isinstance(options, Mapping):
+        raise InvalidError("store_options must be a dict", detail=f"got {options!r}")
     if is_local(uri):
-        return {"durable": settings.durable, **given}
+        return {"durable": settings.durable, **options}
     if uri.startswith("memory:"):
-        return dict(given)
+        return dict(options)
     name = hashlib.blake2b(uri.encode(), digest_size=8).hexdigest()
     waits = {"wait_ms": settings.store_wait_ms}
     folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "millpond" / name
@@ -54,8 +54,8 @@ def store_options(uri: str, settings: Settings, given: Mapping[str, Any]) -> dic
     try:
         make_private(folder)
     except OSError:  # the home folder is not writable: without a cache, files are fetched each time
-        return {**waits, **given}
-    return {**waits, "cache": str(folder), "cache_bytes": settings.cache_bytes, **given}
+        return {**waits, **options}
+    return {**waits, "cache": str(folder), "cache_bytes": settings.cache_bytes, **options}
 
 
 def options_for(uri: str, known: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,12 +74,12 @@ def options_for(uri: str, known: str, options: Mapping[str, Any]) -> dict[str, A
     ):
         return {}
     stated = dict(parse_qsl(rest.partition("?")[2]))
-    given = {name: value for name, value in options.items() if name not in stated}
+    unstated = {name: value for name, value in options.items() if name not in stated}
     for name in ("cache", "cache_bytes"):
-        given.pop(name, None)
+        unstated.pop(name, None)
     if "cache" in stated:
-        given["cache"] = str(folder_of_host(Path(stated["cache"])))
-    return given
+        unstated["cache"] = str(folder_of_host(Path(stated["cache"])))
+    return unstated
 
 
 def is_local(uri: str) -> bool:

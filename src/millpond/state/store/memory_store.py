@@ -37,8 +37,8 @@ class MemoryStore:
     def named(cls, id: str) -> MemoryStore:
         """The open store with that id, or a new one."""
         with _open_lock:
-            found = _open.get(id)
-        return found if found is not None else cls(id)
+            known = _open.get(id)
+        return known if known is not None else cls(id)
 
     @property
     def uri(self) -> str:
@@ -55,10 +55,10 @@ class MemoryStore:
 
     def get(self, name: str) -> bytes:
         with self._lock:
-            found = self._files.get(check_name(name))
-        if found is None:
+            data = self._files.get(check_name(name))
+        if data is None:
             raise missing(name, self.uri)
-        return found
+        return data
 
     def map(self, name: str) -> pa.Buffer:
         return pa.py_buffer(self.get(name))
@@ -76,5 +76,5 @@ class MemoryStore:
 
     def size(self, name: str) -> int | None:
         with self._lock:
-            found = self._files.get(check_name(name))
-        return None if found is None else len(found)
+            data = self._files.get(check_name(name))
+        return None if data is None else len(data)

@@ -113,14 +113,14 @@ class ObjectStore:
             return cast("Client", made)
 
         known = {**config, **{name: value for name, value in flags.items() if value}}
-        found = scheme not in ("s3", "s3a") or has_credentials(known)
+        has_keys = scheme not in ("s3", "s3a") or has_credentials(known)
         return cls(
             connect(retries, _TIMEOUT),
             connect(0, _TIMEOUT),
             with_options(url, public),
             small_reader=connect(retries, _SMALL_TIMEOUT),
             small_writer=connect(0, _SMALL_TIMEOUT),
-            has_credentials=found,
+            has_credentials=has_keys,
         )
 
     @property
@@ -132,7 +132,7 @@ class ObjectStore:
         self._require_credentials()
         check_name(name)
         pieces = buffers_of(data)
-        is_small = sum(piece.nbytes for piece in pieces) <= _SMALL_BYTES_MAX
+        is_small = sum(buffer.nbytes for buffer in pieces) <= _SMALL_BYTES_MAX
         try:
             writer = self._small_writer if is_small else self._writer
             obstore.put(writer, name, pieces, mode="create", use_multipart=False)

@@ -53,13 +53,13 @@ class PartialFile:
         fd = self._open()
         try:
             if not again:
-                spans = [hole for span in spans for hole in self._holes(fd, span)]
+                spans = [hole for asked_span in spans for hole in self._holes(fd, asked_span)]
             wanted = joined(spans)
             if not wanted:
                 return
 
-            def fetch(span: Span) -> int:
-                start, stop = span
+            def fetch(asked_span: Span) -> int:
+                start, stop = asked_span
                 body, size = self._store.read_part(self._name, start, stop - start)
                 if size != self.size:
                     raise StoreError(
@@ -90,12 +90,12 @@ class PartialFile:
         os.close(fd)
         return None
 
-    def _holes(self, fd: int | None, span: Span) -> list[Span]:
+    def _holes(self, fd: int | None, wanted: Span) -> list[Span]:
         """The parts of a span that nobody has written."""
-        start, stop = span
+        start, stop = wanted
         if fd is None:
-            return [span]
-        found = []
+            return [wanted]
+        holes = []
         while start < stop:
             hole = os.lseek(fd, start, os.SEEK_HOLE)
             if hole >= stop:
@@ -104,18 +104,18 @@ class PartialFile:
                 data = min(stop, os.lseek(fd, hole, os.SEEK_DATA))
             except OSError:  # there is no data behind the hole
                 data = stop
-            found.append((max(start, hole), data))
+            holes.append((max(start, hole), data))
             start = data
-        return found
+        return holes
 
     def _write(self, fd: int | None, body: memoryview, start: int, again: bool) -> None:
-        kept = fd is not None
+        is_cached = fd is not None
         if fd is not None:
             try:
                 write_at(fd, body, start)
             except OSError:  # the disk is full
-                kept = False
-        if again or not kept:
+                is_cached = False
+        if again or not is_cached:
             self._map[start : start + body.nbytes] = body
 
 
@@ -144,12 +144,14 @@ def joined(spans: Sequence[Span]) -> list[Span]:
     >>> joined([(0, 9 << 20)])
     [(0, 8388608), (8388608, 9437184)]
     """
-    found: list[Span] = []
+    spans_joined: list[Span] = []
     for start, stop in sorted(spans):
-        if found and start - found[-1][1] <= GAP_BYTES:
-            found[-1] = (found[-1][0], max(stop, found[-1][1]))
+        if spans_joined and start - spans_joined[-1][1] <= GAP_BYTES:
+            spans_joined[-1] = (spans_joined[-1][0], max(stop, spans_joined[-1][1]))
         else:
-            found.append((start, stop))
+            spans_joined.append((start, stop))
     return [
-        (at, min(at + PART_BYTES, stop)) for start, stop in found for at in range(start, stop, PART_BYTES)
+        (at, min(at + PART_BYTES, stop))
+        for start, stop in spans_joined
+        for at in range(start, stop, PART_BYTES)
     ]

@@ -38,9 +38,9 @@ def hint_for(scheme: str) -> str:
 
 def has_credentials(options: Mapping[str, object]) -> bool:
     """Do these options or the environment define credentials?"""
-    given = {name.lower().removeprefix("aws_") for name in options}
-    given |= {name.lower().removeprefix("aws_") for name in os.environ if name.startswith("AWS_")}
-    return bool(given & _OPTIONS)
+    names = {name.lower().removeprefix("aws_") for name in options}
+    names |= {name.lower().removeprefix("aws_") for name in os.environ if name.startswith("AWS_")}
+    return bool(names & _OPTIONS)
 
 
 def require_role(uri: str) -> None:

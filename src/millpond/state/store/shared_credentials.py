@@ -62,11 +62,11 @@ def by_reference(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def with_values(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options with the values that they refer to; InvalidError if this process cannot find them."""
-    found = {key: resolved(value) if _refers(value) else value for key, value in options.items()}
-    name = found.pop(OPTION, None)
+    values = {key: resolved(value) if _refers(value) else value for key, value in options.items()}
+    name = values.pop(OPTION, None)
     if name is not None:
-        found = {**_found(str(name)), **found}
-    return found
+        values = {**_found(str(name)), **values}
+    return values
 
 
 def encoded(name: str) -> bytes:

@@ -206,9 +206,9 @@ def open_store(uri: str, **options: object) -> Store:
     """
     from millpond.state.store.local_store import LocalStore
 
-    scheme, found, rest = uri.partition("://")
+    scheme, separator, rest = uri.partition("://")
     written: dict[str, object] = {}
-    if not found:
+    if not separator:
         # A plain path is used literally: '?' is an ordinary character in it.
         scheme, body, merged = "file", uri, dict(options)
     else:
@@ -261,29 +261,29 @@ def prove_put_new(store: Store) -> None:
     """
     name = f"probe/{secrets.token_hex(12)}"
     outcomes = [store.put_new(name, text) for text in (b"first", b"second")]
-    kept = store.get(name)
+    stored = store.get(name)
     store.delete(name)
-    if outcomes != [Put.WON, Put.LOST] or kept != b"first":
+    if outcomes != [Put.WON, Put.LOST] or stored != b"first":
         raise InvalidError(
             "this storage does not honour put-if-absent, so two writers could both commit an epoch",
-            detail=f"two puts of one name: {', '.join(o.value for o in outcomes)}; it holds {kept!r}",
+            detail=f"two puts of one name: {', '.join(o.value for o in outcomes)}; it holds {stored!r}",
             hint="use a storage with conditional writes (If-None-Match: *), or switch them on",
         )
 
 
 def _folder(path: str) -> Path:
     """The path; refused if it or a parent of it is a file."""
-    found = Path(path).expanduser().absolute()
-    for place in (found, *found.parents):
-        if os.path.isdir(place):
+    absolute = Path(path).expanduser().absolute()
+    for folder in (absolute, *absolute.parents):
+        if os.path.isdir(folder):
             break
-        if os.path.isfile(place):
+        if os.path.isfile(folder):
             raise InvalidError(
-                f"{place} is a file, and a pond is a folder",
-                detail=f"asked for {found}",
+                f"{folder} is a file, and a pond is a folder",
+                detail=f"asked for {absolute}",
                 hint="name a folder, or a path where there is nothing yet",
             )
-    return found
+    return absolute
 
 
 def _refuse(options: dict[str, object], scheme: str) -> None:

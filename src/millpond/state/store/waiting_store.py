@@ -152,9 +152,9 @@ class WaitingStore:
                 reading = store.chunks(name, seen)
                 raise
 
-        while (piece := self._patiently(following)) is not None:
-            seen += piece.nbytes
-            yield piece
+        while (chunk := self._patiently(following)) is not None:
+            seen += chunk.nbytes
+            yield chunk
 
     @property
     def reads_parts(self) -> bool:
@@ -173,7 +173,7 @@ class WaitingStore:
     def once(self, call: Callable[[], T]) -> T:
         """Make a call without repeating it, and note whether the storage answered."""
         try:
-            found = call()
+            result = call()
         except StoreError as error:
             if _answers(error):
                 self._note(None)
@@ -181,7 +181,7 @@ class WaitingStore:
                 self._note(error)
             raise
         self._note(None)
-        return found
+        return result
 
     def _patiently(self, call: Callable[[], T]) -> T:
         until, pause = self._monotonic() + self._wait_s, PAUSE_S
@@ -261,8 +261,8 @@ def waiting_store(store: Store) -> WaitingStore | None:
 
 def at_once(store: Store) -> Store:
     """A store that does not wait while its storage is unavailable."""
-    found = waiting_store(store)
-    return store if found is None else found.at_once
+    waiting = waiting_store(store)
+    return store if waiting is None else waiting.at_once
 
 
 def _answers(error: StoreError) -> bool:

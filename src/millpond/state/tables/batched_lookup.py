@@ -51,16 +51,16 @@ def lookup(
     if not keys_match(spec, rows, dict(zip(spec.key, keys.columns, strict=True))):
         return None
     rows = live(rows)
-    found = np.zeros(len(keys.hashes), np.bool_)
+    is_found = np.zeros(len(keys.hashes), np.bool_)
     for one in rows:
-        found[one.key] = True
-    return found, {p: gather(spec, stacked_name(p), rows, len(keys.hashes)) for p in positions}
+        is_found[one.key] = True
+    return is_found, {p: gather(spec, stacked_name(p), rows, len(keys.hashes)) for p in positions}
 
 
 def _newest(batches: Sequence[RowBatch], keys: KeysByTable) -> list[FoundRows]:
     """The position of the newest row of each key, by hashes alone."""
     left = np.arange(len(keys.hashes))
-    found = []
+    newest = []
     for batch in batches:
         if not len(left):
             break
@@ -74,6 +74,6 @@ def _newest(batches: Sequence[RowBatch], keys: KeysByTable) -> list[FoundRows]:
                 row[start:stop] = np.minimum(at, last - first - 1) + first
         hit = (row >= 0) & (batch.hashes[row] == hashes)
         if hit.any():
-            found.append(FoundRows(batch.source, left[hit], row[hit]))
+            newest.append(FoundRows(batch.source, left[hit], row[hit]))
             left = left[~hit]
-    return found
+    return newest

@@ -45,7 +45,7 @@ def merge(
             rows_of[number].append(np.arange(begin + first, begin + last))
     if not all(rows_of):
         return None
-    kept: list[Ints] = []
+    live_rows: list[Ints] = []
     twice: list[tuple[Ints, Ints]] = []
     for row_ranges, drop in zip(rows_of, drop_tombstones, strict=True):
         rows = np.concatenate(row_ranges)
@@ -54,16 +54,16 @@ def merge(
         again = np.flatnonzero(ordered[1:] == ordered[:-1])
         twice.append((rows[again], rows[again + 1]))
         rows = np.delete(rows, again + 1)
-        kept.append(rows[weights[rows] != 0] if drop else rows)
+        live_rows.append(rows[weights[rows] != 0] if drop else rows)
     key = [columns[name] for name in spec.key]
     before, after = (np.concatenate(side) for side in zip(*twice, strict=True))
     if not hashing.is_injective(key) and not same_rows(key, before, after):
         return None
-    chosen = np.concatenate(kept)
-    found = {HASH: pa.array(hashes[chosen])}
-    found |= {name: take(column, chosen) for name, column in columns.items()}
-    found[WEIGHT] = pa.array(weights[chosen])
-    return [len(rows) for rows in kept], found
+    chosen = np.concatenate(live_rows)
+    columns_merged = {HASH: pa.array(hashes[chosen])}
+    columns_merged |= {name: take(column, chosen) for name, column in columns.items()}
+    columns_merged[WEIGHT] = pa.array(weights[chosen])
+    return [len(rows) for rows in live_rows], columns_merged
 
 
 def _column(batches: Sequence[RowBatch], name: str, fill: Fill | None) -> pa.Array:

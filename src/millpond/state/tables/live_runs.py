@@ -44,8 +44,8 @@ class LiveRuns:
     def values(self) -> Iterable[RunRef]:
         return self._refs.values()
 
-    def at(self, place: TableBucket) -> list[RunRef]:
-        return list(self._buckets.get(place[0], {}).get(place[1], {}).values())
+    def at(self, bucket: TableBucket) -> list[RunRef]:
+        return list(self._buckets.get(bucket[0], {}).get(bucket[1], {}).values())
 
     def table_buckets(self) -> list[TableBucket]:
         return [(table, bucket) for table, buckets in self._buckets.items() for bucket in buckets]

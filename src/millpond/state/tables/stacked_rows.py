@@ -89,7 +89,7 @@ def row_batches(
     specs: Sequence[TableSpec], runs: Sequence[Sequence[RunRef]], open_file: OpenFile
 ) -> list[RowBatch] | None:
     """The rows of all tables, newest first; None where a run is large, or two of its rows share a hash."""
-    found: dict[tuple[str, int, int], RowBatch] = {}
+    batches: dict[tuple[str, int, int], RowBatch] = {}
     for number, (spec, refs) in enumerate(zip(specs, runs, strict=True)):
         names = tuple(spec.schema.names)
         for ref in refs:
@@ -107,12 +107,12 @@ def row_batches(
                 tables = [(number, 0, segment.rows)]
                 hashes = segment.hashes(0, segment.rows)
                 own = RowBatch(ref.hi, SegmentByPosition(segment, spec), hashes, tables)
-                found[ref.file, -1 - ref.segment, ref.hi] = own
+                batches[ref.file, -1 - ref.segment, ref.hi] = own
                 continue
-            batch = found.get((ref.file, entry.offset, ref.hi))
+            batch = batches.get((ref.file, entry.offset, ref.hi))
             if batch is None:
                 hashes = stack.verified()[HASH].to_numpy()
-                batch = found[ref.file, entry.offset, ref.hi] = RowBatch(ref.hi, stack, hashes, [])
+                batch = batches[ref.file, entry.offset, ref.hi] = RowBatch(ref.hi, stack, hashes, [])
             assert entry.first is not None
             batch.tables.append((number, entry.first, entry.first + entry.rows))
-    return sorted(found.values(), key=lambda batch: batch.hi, reverse=True)
+    return sorted(batches.values(), key=lambda batch: batch.hi, reverse=True)

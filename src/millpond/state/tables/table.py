@@ -190,14 +190,14 @@ class Table:
             (self.h_min, self.h_max),
             [name for name in names if name not in own],
         )
-        found = np.zeros(len(keys), np.bool_)
+        is_found = np.zeros(len(keys), np.bool_)
         for one in rows:
-            found[one.key] = True
+            is_found[one.key] = True
         arrays = [
             own[name] if name in own else point_lookup.gather(self.spec, name, rows, len(keys))
             for name in names
         ]
-        return found, pa.table(arrays, schema=self.spec.some(names))
+        return is_found, pa.table(arrays, schema=self.spec.some(names))
 
     def head(self, keys: KeySet, n: int | Ints, *, reverse: bool = False) -> RowsByKey:
         """The first (last) n rows of each key in table order; a row counts once, whatever its weight."""
@@ -393,8 +393,8 @@ class Table:
             frontier[key] = (np.maximum if reverse else np.minimum)(frontier[key], number[edge])
             first = int(ends[-1])
         key_of = group[rows]
-        place = np.arange(len(rows))
-        certain = place >= frontier[key_of] if reverse else place <= frontier[key_of]
+        positions = np.arange(len(rows))
+        certain = positions >= frontier[key_of] if reverse else positions <= frontier[key_of]
         live = np.flatnonzero(certain & (total != 0))
         key_live = key_of[live]
         count = np.bincount(key_live, minlength=len(wanted))

@@ -65,14 +65,14 @@ class TableScan:
         _w is omitted if there are columns and every weight is 1.  Time buckets are scanned together: if many
         are small, that is faster than one by one.
         """
-        found = [*self._rows(cut_runs(self.runs, self.open_file, self.h_min, self.h_max))]
-        if all(WEIGHT not in rows.column_names for rows in found) and self.columns:
-            return pa.concat_tables(found) if found else self._schema(weight=False).empty_table()
-        found = [
+        parts = [*self._rows(cut_runs(self.runs, self.open_file, self.h_min, self.h_max))]
+        if all(WEIGHT not in rows.column_names for rows in parts) and self.columns:
+            return pa.concat_tables(parts) if parts else self._schema(weight=False).empty_table()
+        parts = [
             rows if WEIGHT in rows.column_names else deltas.with_weights(rows, deltas.weights(rows))
-            for rows in found
+            for rows in parts
         ]
-        return pa.concat_tables(found) if found else self._schema(weight=True).empty_table()
+        return pa.concat_tables(parts) if parts else self._schema(weight=True).empty_table()
 
     def batches(self) -> Iterator[pa.Table]:
         """The same, one range of hashes of one time bucket at a time, which bounds the memory."""
@@ -112,9 +112,9 @@ class TableScan:
         low, high = np.searchsorted(own, touched, "left"), np.searchsorted(own, touched, "right")
         present = np.flatnonzero(high > low)
         low, high = low[present] + start, high[present] + start
-        found: list[Found] = [(ref, small, np.arange(a, b)) for ref, small, a, b in cuts]
-        found[largest] = (cuts[largest][0], segment, expand(low, high))
-        yield self._merged([one for one in found if len(one[2])])
+        rows: list[Found] = [(ref, small, np.arange(a, b)) for ref, small, a, b in cuts]
+        rows[largest] = (cuts[largest][0], segment, expand(low, high))
+        yield self._merged([one for one in rows if len(one[2])])
         yield from self._slice_without(segment, start, stop, low, high)
 
     def _slice_without(
@@ -158,8 +158,8 @@ class TableScan:
 
     # ------------------------------------------------------------ rows
 
-    def _merged(self, found: Sequence[Found], order: Ints | None = None) -> pa.Table:
-        rows = merge_rows(self.spec, found, self.columns, drop_tombstones=True, by_hash=order)
+    def _merged(self, rows_of_runs: Sequence[Found], order: Ints | None = None) -> pa.Table:
+        rows = merge_rows(self.spec, rows_of_runs, self.columns, drop_tombstones=True, by_hash=order)
         weights = rows.column(WEIGHT)
         plain = bool(self.columns) and bool((weights.to_numpy() == 1).all())
         arrays = [*rows.columns[1:-1], *([] if plain else [weights])]
@@ -201,13 +201,13 @@ def hash_ranges(runs: Sequence[RunRef]) -> list[HashRange]:
     [(0, 4, ['a']), (5, 7, ['a', 'b']), (8, 9, ['a']), (10, 19, ['c'])]
     """
     edges = sorted({e for r in runs for e in (r.h_min, r.h_max + 1)})
-    found: list[HashRange] = []
+    ranges: list[HashRange] = []
     for low, after in pairwise(edges):
         here = [r for r in runs if r.h_min <= low and after - 1 <= r.h_max]
         if not here:
             continue
         here.sort(key=lambda r: -r.rows)
-        last = found[-1] if found else None
+        last = ranges[-1] if ranges else None
         single = len(here) == 1
         if (
             last is not None
@@ -216,19 +216,19 @@ def hash_ranges(runs: Sequence[RunRef]) -> list[HashRange]:
             and (len(last.runs) == 1) == single
         ):
             more = tuple(r for r in here if r not in last.runs)
-            found[-1] = HashRange(last.h_min, after - 1, last.runs + more)
+            ranges[-1] = HashRange(last.h_min, after - 1, last.runs + more)
         else:
-            found.append(HashRange(low, after - 1, tuple(here)))
-    return found
+            ranges.append(HashRange(low, after - 1, tuple(here)))
+    return ranges
 
 
 def _by_bucket(runs: Sequence[RunRef]) -> list[list[RunRef]]:
     """A row is replaced or cancelled only within its time bucket."""
-    found: dict[int | None, list[RunRef]] = {}
+    by_bucket: dict[int | None, list[RunRef]] = {}
     for ref in runs:
         if ref.rows:
-            found.setdefault(ref.bucket, []).append(ref)
-    return list(found.values())
+            by_bucket.setdefault(ref.bucket, []).append(ref)
+    return list(by_bucket.values())
 
 
 def _shared_rows(order: Ints, same: Bools, crossing: Bools, sizes: Sequence[int]) -> list[Bools]:

@@ -87,20 +87,20 @@ class TableSpec:
     def fill(self) -> Mapping[str, Fill]:
         """For each column that a run may lack: its value then, as one row, or the column to copy."""
         defaults = dict(self.defaults)
-        found: dict[str, Fill] = {}
+        fills: dict[str, Fill] = {}
         for name in self.rest:  # a copied column is declared before its copy
             if name == self.time:
                 continue
             kind = self.schema.field(name).type
             default = defaults.get(name)
             if default is None:
-                found[name] = pa.nulls(1, kind)
+                fills[name] = pa.nulls(1, kind)
                 continue
             if isinstance(default, CopyOf):
-                found[name] = CopiedColumn(default.column, kind, found.get(default.column))
+                fills[name] = CopiedColumn(default.column, kind, fills.get(default.column))
                 continue
-            found[name] = self._one_value(name, default, kind)
-        return found
+            fills[name] = self._one_value(name, default, kind)
+        return fills
 
     def _one_value(self, name: str, default: Any, kind: pa.DataType) -> pa.Array:
         value = default
@@ -128,10 +128,10 @@ class TableSpec:
 
     def some(self, names: tuple[str, ...]) -> pa.Schema:
         """The schema of these columns."""
-        found = self._schemas.get(names)
-        if found is None:
-            found = self._schemas[names] = pa.schema([self.schema.field(name) for name in names])
-        return found
+        known = self._schemas.get(names)
+        if known is None:
+            known = self._schemas[names] = pa.schema([self.schema.field(name) for name in names])
+        return known
 
     @cached_property
     def _schemas(self) -> dict[tuple[str, ...], pa.Schema]:

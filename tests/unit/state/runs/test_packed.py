@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from millpond import hashing
 from millpond.errors import DataError, InternalError, InvalidError
 from millpond.ordering import Order
-from millpond.state.runs import packed, packed_writer, segment
+from millpond.state.runs import packed, packed_writer, segment_entry
 from millpond.state.runs.packed import MAGIC, PackedFile
 from millpond.state.runs.packed_writer import PackedWriter
 from millpond.state.tables.table import KeySet, Table
@@ -111,7 +111,7 @@ def test_every_block_of_a_segment_has_its_checksum_wherever_columns_end(count: i
     file = opened(data)
     for place, entry in enumerate(file.entries):
         raw = data[entry.offset : entry.offset + entry.length]
-        blocks = [raw[at : at + segment.BLOCK] for at in range(0, len(raw), segment.BLOCK)]
+        blocks = [raw[at : at + segment_entry.BLOCK] for at in range(0, len(raw), segment_entry.BLOCK)]
         assert entry.checksums.tolist() == [xxhash.xxh3_64_intdigest(block) for block in blocks]
         assert file.segment(place).verified()
 
@@ -292,9 +292,8 @@ KINDS: dict[str, tuple[pa.DataType, Any]] = {
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many blocks in a small file."""
-    for module in (packed_writer, segment):
-        monkeypatch.setattr(module, "BLOCK", 1 << 9)
-        monkeypatch.setattr(module, "FENCE_ROWS", 1 << 6)
+    monkeypatch.setattr(packed_writer, "BLOCK", 1 << 9)
+    monkeypatch.setattr(packed_writer, "FENCE_ROWS", 1 << 6)
 
 
 def wide_table(r: random.Random, count: int) -> tuple[TableSpec, pa.Table]:
@@ -312,20 +311,20 @@ def test_reads_verify_just_what_they_touch() -> None:
     file = opened(data)
     part = file.segment(0)
     entry = part.entry
-    assert not part._verified.all()
+    assert not part._blocks.verified.all()
     keys = KeySet.of(table.slice(500, 1), ["k"])
     ref = PackedWriter().add(spec, table)
     assert ref is not None
     found = Table(spec, [ref.ref("f", lo=1, hi=1, kind="delta")], lambda _: file).lookup(keys)
     assert found.table.drop_columns("_w").equals(table.slice(500, 1))
-    touched = int(part._verified.sum())
+    touched = int(part._blocks.verified.sum())
     assert touched < 0.5 * len(entry.checksums)
     assert touched < 100
     part.slice("nested", 0, 2000)
-    assert touched < int(part._verified.sum()) < len(entry.checksums)
+    assert touched < int(part._blocks.verified.sum()) < len(entry.checksums)
     for name in ["_h", "_w", *spec.schema.names]:
         part.slice(name, 0, 2000)
-    assert part._verified.all()
+    assert part._blocks.verified.all()
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -56,9 +56,8 @@ class Bucket:
 @pytest.fixture(autouse=True)
 def small_sizes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Blocks of 4 kB; files above 64 kB are large."""
-    for module in (packed_writer, segment):
-        monkeypatch.setattr(module, "BLOCK", 1 << 12)
-        monkeypatch.setattr(module, "FENCE_ROWS", 1 << 9)
+    monkeypatch.setattr(packed_writer, "BLOCK", 1 << 12)
+    monkeypatch.setattr(packed_writer, "FENCE_ROWS", 1 << 9)
     monkeypatch.setattr(segment, "SMALL_ROWS", 1 << 9)
     monkeypatch.setattr(disk_cache, "END_BYTES", 32 << 10)
     monkeypatch.setattr(disk_cache, "WHOLE_BYTES_MAX", 64 << 10)
@@ -195,9 +194,8 @@ def test_a_copy_may_be_evicted_while_it_is_mapped(tmp_path: Path) -> None:
 
 def test_files_of_earlier_versions_have_larger_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        for module in (packed_writer, segment):
-            patch.setattr(module, "BLOCK", 1 << 18)
-            patch.setattr(module, "FENCE_ROWS", 1 << 15)
+        patch.setattr(packed_writer, "BLOCK", 1 << 18)
+        patch.setattr(packed_writer, "FENCE_ROWS", 1 << 15)
         patch.setattr(packed_writer, "VERSION", 2)
         writer = PackedWriter()
         info = writer.add(SPEC, rows(range(KEYS), 1))

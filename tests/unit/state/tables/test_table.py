@@ -822,10 +822,11 @@ def test_two_threads_may_verify_one_block() -> None:
     files = Files()
     rows = pa.table({"k": np.arange(90_000), "n": np.arange(90_000), "s": pa.array(["v", "w"] * 45_000)})
     part = files.open(files.write([(UPSERT, rows, None, False)], 1, 1)[0].file).segment(0)
-    blocks = np.arange(len(part._verified))
-    part._check_blocks(blocks[:2])
-    part._check_blocks(blocks[:2])
-    assert part._unverified == len(blocks) - len(part._verified.nonzero()[0]) > 0
+    checked = part._blocks
+    blocks = np.arange(len(checked.verified))
+    checked.check_blocks(blocks[:2])
+    checked.check_blocks(blocks[:2])
+    assert checked.missing == len(blocks) - len(checked.verified.nonzero()[0]) > 0
 
 
 # ---------------------------------------------------------------- keys of a batch

@@ -36,7 +36,7 @@ class BatchedAggregates:
         started = time.perf_counter_ns()
         live = [task.plan.nodes[step] for step in self.steps if (step, 0) in task.arrived]
         inputs = [_received(task.arrived[node.step, 0]) for node in live]
-        rows = sum(given.num_rows for given in inputs)
+        rows = sum(rows_in.num_rows for rows_in in inputs)
         stack = None
         if len(live) > 1 and rows <= tuning.BATCHED_AGGREGATES_ROWS_MAX:
             with naming_step(live[0].step, task.spec.epoch):
@@ -46,7 +46,7 @@ class BatchedAggregates:
         if stack is not None:
             task.writer.add_stack(stack.members, stack.columns)
         if stack is None or task.spec.checks:
-            results = [_by_itself(task, node, given) for node, given in zip(live, inputs, strict=True)]
+            results = [_by_itself(task, node, rows_in) for node, rows_in in zip(live, inputs, strict=True)]
             if stack is None:
                 for node, result in zip(live, results, strict=True):
                     task.keep(node, result)
@@ -61,11 +61,11 @@ class BatchedAggregates:
         return f"batched aggregates {', '.join(self.steps)}"
 
 
-def _by_itself(task: TaskRun, node: Node, given: pa.Table | Picked) -> StepResult:
+def _by_itself(task: TaskRun, node: Node, received: pa.Table | Picked) -> StepResult:
     with naming_step(node.step, task.spec.epoch):
-        rows = given.table() if isinstance(given, Picked) else given
+        rows = received.table() if isinstance(received, Picked) else received
         return task.result(node, {(node.step, 0): [prepared(rows, node, 0)]})
 
 
-def _received(found: Sequence[pa.Table | Picked]) -> pa.Table | Picked:
-    return found[0] if isinstance(found[0], Picked) else one_chunk_if_few(concat([*found]))
+def _received(inputs: Sequence[pa.Table | Picked]) -> pa.Table | Picked:
+    return inputs[0] if isinstance(inputs[0], Picked) else one_chunk_if_few(concat([*inputs]))

@@ -54,8 +54,8 @@ class SharedProjections:
     def _project(self, task: TaskRun, rows: pa.Table) -> list[pa.Table] | None:
         read = [task.levels.inputs[step, 0].intersection(rows.column_names) for step in self.projections]
         bounds = [
-            [(name, e) for name, e in task.plan.nodes[step].binding.extra if given.issuperset(e.needs)]
-            for step, given in zip(self.projections, read, strict=True)
+            [(name, e) for name, e in task.plan.nodes[step].binding.extra if columns.issuperset(e.needs)]
+            for step, columns in zip(self.projections, read, strict=True)
         ]
         return project_each(without_origin(rows), bounds)
 

@@ -11,10 +11,11 @@ from dataclasses import replace
 
 from millpond.flow.exact_aggregates import most_frequent
 from millpond.kernels.accumulators import NUMERIC_AVG, WIDE_SUM
+from millpond.kernels.aggregate_feeds import Agg, feeds_for
 from millpond.kernels.expressions import compile_expressions
 from millpond.kernels.synopses.sketch_accumulators import OF_HASHES, needs_inserts
 from millpond.kernels.synopses.sql_functions import item_hash
-from millpond.operators.aggregate import Agg, Aggregate, feeds_for
+from millpond.operators.aggregate import Aggregate
 from millpond.operators.distinct import Distinct
 from millpond.operators.filter import Filter
 from millpond.operators.per_key import PerKey

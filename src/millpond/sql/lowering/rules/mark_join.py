@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from millpond.operators.aggregate import Agg, Aggregate, feeds_for
+from millpond.kernels.aggregate_feeds import Agg, feeds_for
+from millpond.operators.aggregate import Aggregate
 from millpond.operators.filter import Filter
 from millpond.operators.join import Join
 from millpond.operators.union import Union

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from millpond.operators.aggregate import Agg, Aggregate, feeds_for
+from millpond.kernels.aggregate_feeds import Agg, feeds_for
+from millpond.operators.aggregate import Aggregate
 from millpond.operators.distinct import Distinct
 from millpond.operators.filter import Filter
 from millpond.operators.union import Union

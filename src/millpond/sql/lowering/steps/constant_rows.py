@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from millpond.kernels.expressions import storable_text
+from millpond.kernels.storable_types import storable_text
 from millpond.operators.scan import Scan
 from millpond.operators.union import Union
 from millpond.sources.constant import ConstantSource

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from millpond.operators.aggregate import Agg, Aggregate, feeds_for
+from millpond.kernels.aggregate_feeds import Agg, feeds_for
+from millpond.operators.aggregate import Aggregate
 from millpond.operators.distinct import Distinct
 from millpond.sql.lowering.lowering import Lowering
 from millpond.sql.lowering.relation import Relation, fresh_names

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from millpond.operators.aggregate import AggregateFeed
+from millpond.kernels.aggregate_feeds import AggregateFeed
 from millpond.operators.distinct_values import CONDITIONS_MAX, DistinctValues
 from millpond.sql.bound.expressions import AggregateCall
 from millpond.sql.lowering.expressions import StepColumn, render

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from millpond.operators.aggregate import Agg
+from millpond.kernels.aggregate_feeds import Agg
 from millpond.operators.session import SessionWindow
 from millpond.operators.session_aggregate import SessionAggregate
 from millpond.operators.window import END, START

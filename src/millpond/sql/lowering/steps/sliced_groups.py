@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from millpond.flow.shared_slices import can_share, worth_slices
+from millpond.kernels.aggregate_feeds import Agg
 from millpond.kernels.window_assigners import Cumulating, Sliding
-from millpond.operators.aggregate import Agg
 from millpond.operators.assign_slices import SLICE, AssignSlices
 from millpond.operators.assign_windows import AssignWindows
 from millpond.operators.filter import Filter
