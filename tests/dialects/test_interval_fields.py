@@ -77,3 +77,19 @@ def test_columns_hold_whole_intervals(pond: Pond, kind: str) -> None:
     with pytest.raises(InvalidError, match=f"a column cannot be of type {kind.lower()}"):
         pond.sql(f"CREATE TABLE c (i {kind})")
     pond.sql("CREATE TABLE d (i interval day to second, j interval second, k interval)")
+
+
+def test_a_correlated_query_in_a_view_adds_the_interval_of_its_row_as_it_is(pond: Pond) -> None:
+    pond.sql("""CREATE TABLE u (k int PRIMARY KEY, tz timestamptz, i interval); CREATE TABLE t (k int PRIMARY KEY, i interval);
+        CREATE MATERIALIZED VIEW v AS SELECT t.k, (SELECT max(u.tz + t.i) FROM u)::text AS m,
+            EXISTS (SELECT 1 FROM u WHERE u.i = t.i) AS e FROM t;
+        INSERT INTO u VALUES (1, '2024-01-31 01:30+00', '30 days');
+        INSERT INTO t VALUES (1, '-14 mons -31 days'), (2, '1 month'), (3, '30 days'), (4, '1 mon -1 day'); FLUSH""")
+    assert sorted(pond.sql("SELECT * FROM v").fetchall()) == [
+        (1, "2022-10-30 01:30:00+00", False),
+        (2, "2024-02-29 01:30:00+00", True),
+        (3, "2024-03-01 01:30:00+00", True),
+        (4, "2024-02-28 01:30:00+00", False),
+    ]
+    pond.sql("UPDATE t SET i = '31 days' WHERE k = 2; FLUSH")
+    assert pond.sql("SELECT m, e FROM v WHERE k = 2").fetchall() == [("2024-03-02 01:30:00+00", False)]

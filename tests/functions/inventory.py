@@ -120,7 +120,9 @@ def read(con: Any) -> list[Callable_]:
     for name, kind, left, right, result in con.execute(OPERATORS, {"types": TYPES}).fetchall():
         arguments = (right,) if kind == "l" else (left, right)
         found.append(
-            Callable_(name, "operator", arguments, " , ".join(arguments), result, operator_reason(name))
+            Callable_(
+                name, "operator", arguments, " , ".join(arguments), result, operator_reason(name, arguments)
+            )
         )
     return found
 
@@ -166,7 +168,9 @@ def reason(name: str, told: str, is_operator: bool, is_cast: bool) -> str:
     return "cast functions: write CAST" if is_cast else ""
 
 
-def operator_reason(name: str) -> str:
+def operator_reason(name: str, arguments: tuple[str, ...] = ()) -> str:
+    if name == "@@" and "jsonpath" not in arguments:
+        return "full text search and XML"
     if name in ("~<~", "~<=~", "~>=~", "~>~", "*<", "*<=", "*<>", "*=", "*>", "*>="):
         return "index support"
     return ""

@@ -24,7 +24,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
             *("text_functions", "bytea_functions", "text_output", "composite_output", "regular_expressions"),
             *("time_to_text", "time_from_text", "number_formats", "time_fields", "intervals"),
             *("json_functions", "jsonb_changes", "json_paths", "array_text", "math_functions", "numerics"),
-            *("text_of_values", "zoned_texts", "time_casts"),
+            *("text_of_values", "zoned_texts", "time_casts", "jsonb_order"),
         )
     ),
     "spark": tuple(

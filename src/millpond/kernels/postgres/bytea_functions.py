@@ -34,6 +34,36 @@ def bit_count(data: bytes) -> int:
     return int.from_bytes(data).bit_count()
 
 
+@row_function("pg.bytea_like.1", ("BLOB", "BLOB", "BLOB"), "BOOLEAN")
+def bytea_like(data: bytes, pattern: bytes, escape: bytes) -> bool:
+    """LIKE byte by byte; the escape takes the meaning from the next one."""
+    if len(escape) > 1:
+        raise ValueError("invalid escape string")
+    found, at = b"", 0
+    while at < len(pattern):
+        one = pattern[at : at + 1]
+        if one == escape:
+            at += 1
+            one = pattern[at : at + 1]
+            if not one:
+                raise ValueError("LIKE pattern must not end with escape character")
+            found += re.escape(one)
+        else:
+            found += _LIKE.get(one) or re.escape(one)
+        at += 1
+    return re.fullmatch(found, data, re.DOTALL) is not None
+
+
+_LIKE = {b"%": b".*", b"_": b"."}
+
+
+@row_function("pg.bytea_joined.1", ("BLOB[]", "BLOB[]"), "BLOB")
+def bytea_joined(values: tuple[bytes | None, ...], separators: tuple[bytes | None, ...]) -> bytes | None:
+    """What string_agg makes: before each value but the first stands its own separator."""
+    pairs = [(v, s or b"") for v, s in zip(values, separators, strict=True) if v is not None]
+    return b"".join(v if n == 0 else s + v for n, (v, s) in enumerate(pairs)) if pairs else None
+
+
 @row_function("pg.bytea_substr.1", ("BLOB", "BIGINT", "BIGINT"), "BLOB")
 def bytea_substr(data: bytes, start: int, length: int) -> bytes:
     if length < 0:

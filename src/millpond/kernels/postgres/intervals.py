@@ -28,6 +28,25 @@ def age(later: int, earlier: int) -> Interval:
     """The difference in years, months, days and time, as people count it."""
     if FOREVER_US in (abs(later), abs(earlier)):
         raise ValueError("timestamp out of range")
+    return _age(later, earlier)
+
+
+@row_function("pg.age.2", ("TIMESTAMP", "TIMESTAMP"), "INTERVAL")
+def age_of_any(later: int, earlier: int) -> Interval:
+    """The same; infinity counts as the last microsecond that PostgreSQL has, and -infinity as the first."""
+    return _age(_finite(later), _finite(earlier))
+
+
+_FROM_2000_US = 10_957 * DAY_US  # PostgreSQL counts from there
+
+
+def _finite(us: int) -> int:
+    if abs(us) != FOREVER_US:
+        return us
+    return _FROM_2000_US + (us if us > 0 else us - 1)
+
+
+def _age(later: int, earlier: int) -> Interval:
     sign = -1 if later < earlier else 1
     a, b = (fields_of(later), fields_of(earlier)) if sign > 0 else (fields_of(earlier), fields_of(later))
     us = (

@@ -15,12 +15,15 @@ from typing import Any
 import duckdb
 import numpy as np
 
+from millpond.kernels.postgres.time_casts import plain_text
+from millpond.kernels.postgres.time_input import read_time
 from millpond.sql.binding.types import UTC
 
 _DAY_ZERO = datetime.date(2000, 1, 1)
 _ZERO = datetime.datetime(2000, 1, 1)
 _INFINITE = re.compile(r"\s*([+-]?)infinity\s*", re.I)
 _WIDE = re.compile(r"\s*(\d{1,6}-\d\d?-\d\d?(?:[ T].*?)?)\s*(BC)?\s*", re.I | re.S)
+_ISO_DAY = re.compile(r"\s*\d{4}-?\d\d-?\d\d(\s|T|$)")
 DATE, TIMESTAMP, TIMESTAMPTZ = "DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"
 
 
@@ -44,6 +47,13 @@ def _beyond(text: str, kind: str) -> duckdb.Value | None:
     return typed(f"{day}{' (BC)' if wide[2] else ''}{rest}", kind)
 
 
+def _own_form(text: str, kind: str) -> duckdb.Value | None:
+    """A value in one of PostgreSQL's other forms, `Jan 8 1999`; None if it is an ISO one."""
+    if _ISO_DAY.match(text):
+        return None
+    return typed(plain_text(read_time(text, kind.lower()), kind.lower()), kind)
+
+
 # -- text --------------------------------------------------------------------------
 
 
@@ -52,11 +62,12 @@ def date(text: str) -> Any:
     >>> date("2024-01-02"), date("infinity").object, date("0044-03-15 BC").object
     (datetime.date(2024, 1, 2), 'infinity', '0044-03-15 (BC)')
     """
-    return _beyond(text, DATE) or datetime.date.fromisoformat(text.strip())
+    return _beyond(text, DATE) or _own_form(text, DATE) or datetime.date.fromisoformat(text.strip())
 
 
 def timestamp(text: str) -> Any:
-    return _beyond(text, TIMESTAMP) or datetime.datetime.fromisoformat(_iso(text)).replace(tzinfo=None)
+    found = _beyond(text, TIMESTAMP) or _own_form(text, TIMESTAMP)
+    return found or datetime.datetime.fromisoformat(_iso(text)).replace(tzinfo=None)
 
 
 def timestamptz(text: str, zone: str) -> Any:
@@ -64,6 +75,9 @@ def timestamptz(text: str, zone: str) -> Any:
     beyond = _beyond(text, TIMESTAMPTZ)
     if beyond is not None:
         return beyond
+    if not _ISO_DAY.match(text):
+        us = read_time(text, TIMESTAMPTZ.lower()).utc_us(zone)
+        return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=us)
     found = datetime.datetime.fromisoformat(_iso(text))
     if found.tzinfo is not None or zone == UTC:
         return found.replace(tzinfo=found.tzinfo or datetime.UTC).astimezone(datetime.UTC)

@@ -50,6 +50,7 @@ def hoist_arguments(tree: Tree) -> bool:
     everywhere = {name for node in found if node.get("type") in _FROM for name in _from_names(node)}
     for node in reversed(found):  # the inner ones first: the outer ones copy them
         if node.get("type") == "SUBQUERY" and "subquery" in node and "column_name_alias" in node:
+            changed |= _values_as_selects(node["subquery"])
             for select in _selects(node["subquery"]["node"]):
                 changed |= _with_outer_columns(select)
                 changed |= _beside_outer_columns(select, everywhere)
@@ -105,6 +106,33 @@ def _with_outer_columns(select: Tree) -> bool:
         if item.get("class") == "COLUMN_REF" and not item["alias"]:
             item["alias"] = item["column_names"][-1]
     return _read_outer_columns(select)
+
+
+def _values_as_selects(query: Tree) -> bool:
+    """Write VALUES with typed calls over columns as SELECTs without FROM, which can be given outer columns.
+
+    `LATERAL (VALUES (__pg."/"(t.a, 2)), (1))` becomes `LATERAL (SELECT __pg."/"(t.a, 2) UNION ALL SELECT 1)`.
+    """
+    select = query["node"]
+    rows = (select.get("from_table") or {}).get("values")
+    if rows is None or select["where_clause"] is not None or select["modifiers"]:
+        return False
+    items = [one for row in rows for one in row]
+    reads = any(node.get("class") == "COLUMN_REF" for one in items for node in in_query(one))
+    if [one["class"] for one in select["select_list"]] != ["STAR"] or not reads:
+        return False
+    if not _fails_over_outer_columns(items):
+        return False
+    names = select["from_table"].get("column_name_alias") or select["from_table"]["expected_names"]
+    union = _select_of("SELECT 1 UNION ALL SELECT 2")
+    found: list[Tree] = []
+    for row in rows:
+        shown = names or [f"col{n}" for n in range(len(row))]
+        made = _select_of("SELECT 1")
+        made["select_list"] = [{**one, "alias": name} for one, name in zip(row, shown, strict=True)]
+        found.append(made)
+    query["node"] = found[0] if len(found) == 1 else {**union, "children": found}
+    return True
 
 
 def _selects(query: Tree) -> Iterator[Tree]:

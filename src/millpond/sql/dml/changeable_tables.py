@@ -34,7 +34,7 @@ from millpond.sql.dml.change_rows import Args, answer, zone_of
 from millpond.sql.dml.conflicts import given_rows, same_key, shared_key, shown_key, updates_on_conflict
 from millpond.sql.dml.merged_rows import MERGE_ACTION, twice_affected, with_action
 from millpond.sql.dml.pushed_rows import push
-from millpond.sql.dml.table_rules import check_rows, require_unique
+from millpond.sql.dml.table_rules import check_rows, given_values, require_unique, stored_partners, uniques
 from millpond.sql.reads.limits import ReadLimits
 from millpond.sql.reads.scratch import PLACE, Scratch, returned
 from millpond.sql.statements.select import needed_rows
@@ -285,28 +285,44 @@ class ChangeableTables:
 
     def _without_conflicts(self, target: SqlObject, args: Args, given: pa.Table) -> pa.Table:
         """The rows that ON CONFLICT inserts or updates."""
-        names = _held_key(target)
+        by_rule = tuple(args.get("conflict_key") or ())
+        met = replace(target, key=by_rule or target.key)  # where its key is what the rows meet in
+        names = _held_key(met)
         if updates_on_conflict(args["sql"]) and (twice := shared_key(given.select(names))) is not None:
             raise InvalidError(
                 "ON CONFLICT DO UPDATE command cannot affect row a second time",
-                detail=f"two rows of the statement have the key {shown_key(target, twice)}",
+                detail=f"two rows of the statement have the key {shown_key(met, twice)}",
             )
         if target.append_only:
             kept = self._new_keys(target, given)
             return kept if kept is not None else given
-        table = self.load(target, _keys(given, names))
-        met = replace(target, name=CONFLICTS)
-        self.scratch.table(met, key=True)
-        held = [c for c in target.columns if c.generated is None]
-        listed = ", ".join(quoted(c.name) for c in held)
+        table = self.load(target, self._partners(target, met, given) if by_rule else _keys(given, names))
+        self.scratch.table(replace(met, name=CONFLICTS), key=True, places=bool(by_rule))
+        place = f", {quoted(PLACE)}" if by_rule else ""
+        listed = ", ".join(quoted(c.name) for c in target.columns if c.generated is None) + place
         keys = self.scratch.rows(given.select(names))
-        same = " and ".join(f"c.{quoted(k)} = r.{quoted(h)}" for k, h in zip(target.key, names, strict=True))
+        same = " and ".join(f"c.{quoted(k)} = r.{quoted(h)}" for k, h in zip(met.key, names, strict=True))
         self.scratch.run(
             f"insert into {quoted(CONFLICTS)} ({listed}) select {listed} from {quoted(table.loaded_name)} c "
             f"where exists (from {keys} r where {same})"
         )
         sql = _retargeted(args["sql"], 2, CONFLICTS, target.name)
-        return self.scratch.arrow(f"{sql} RETURNING {returned(target.columns)}", shown=args["sql"])
+        rows = self.scratch.arrow(f"{sql} RETURNING {returned(target.columns)}{place}", shown=args["sql"])
+        if not by_rule:
+            return rows
+        places = rows.column(PLACE)
+        self.delete(target, places.filter(pa.compute.greater_equal(places, 0)))
+        return rows.drop_columns([PLACE])
+
+    def _partners(self, target: SqlObject, met: SqlObject, given: pa.Table) -> list[Key] | None:
+        """The keys of the stored rows with the unique values of given ones; None without a primary key."""
+        if not target.key:
+            return None
+        names = tuple(_held_key(met))
+        rule = next(name for name, columns in uniques(target) if columns == names)
+        values = given_values(given, names)
+        found = stored_partners(self.catalog, self.snapshot, target, rule, names, values)
+        return _keys(found, _held_key(target))
 
     def _put(self, target: SqlObject, rows: pa.Table, args: Args | None = None) -> Applied:
         """Insert rows; a row replaces the one with the same primary key."""

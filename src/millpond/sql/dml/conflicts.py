@@ -59,6 +59,8 @@ def _held_key(target: SqlObject) -> list[str]:
 def shared_key(keys: pa.Table) -> tuple[object, ...] | None:
     """Return the first key that more than one row has."""
     names = keys.column_names
+    for name in names:  # NULLs are never equal
+        keys = keys.filter(pc.is_valid(keys[name])) if keys[name].null_count else keys
     counted = keys.group_by(names, use_threads=False).aggregate([([], "count_all")])
     found = counted.filter(pc.greater(counted["count_all"], 1)).select(names).slice(0, 1).to_pylist()
     return tuple(found[0].values()) if found else None

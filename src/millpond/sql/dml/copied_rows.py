@@ -9,6 +9,8 @@ import pyarrow as pa
 from millpond.errors import InvalidError
 from millpond.plan.objects import SqlColumn
 from millpond.sql.binding.types import quoted
+from millpond.sql.dialects.postgres.time_casts import reader_of
+from millpond.sql.dialects.postgres.translate import translated_expression
 from millpond.sql.dml.deferred_change import rows_change, target
 from millpond.sql.reads.scratch import returned, thread_scratch
 from millpond.sql.result import Result
@@ -43,4 +45,5 @@ def _cast(name: str, column: SqlColumn) -> str:
         return (
             f"CASE WHEN starts_with({name}, '\\x') THEN from_hex(substr({name}, 3)) ELSE encode({name}) END"
         )
-    return f"CAST({name} AS {column.type})"
+    cast = f"CAST({name} AS {column.type})"
+    return translated_expression(cast) if reader_of(column.type.lower()) else cast

@@ -14,6 +14,7 @@ from millpond.errors import InvalidError
 from millpond.plan.objects import SqlObject
 from millpond.sql.binding.catalog import Catalog
 from millpond.sql.binding.functions import inlined_fragment
+from millpond.sql.binding.known_columns import change_by_column_types
 from millpond.sql.binding.types import UTC, quoted
 from millpond.sql.dml.change_rows import answer
 from millpond.sql.dml.merged_rows import MERGE_ACTION, with_action
@@ -74,7 +75,9 @@ def change_to_run(session: SqlSession, fragment: SqlFragment, params: Params) ->
     at = fragment.find("RETURNING")
     if at is not None and at == len(fragment) - 1:
         fragment.fail("what should it give?", at, "RETURNING * or some of the columns")
-    return inlined_fragment(canonical(fragment, params), session.catalog.objects)
+    catalog = session.catalog
+    made = inlined_fragment(canonical(fragment, params), catalog.objects)
+    return change_by_column_types(made, catalog) if fragment.dialect == "postgres" else made
 
 
 def cut_returning(fragment: SqlFragment, called: str) -> tuple[SqlFragment, list[str] | None]:
@@ -189,6 +192,7 @@ def change_of(
     *,
     keys: list[Any] | None = None,
     conflict: bool = False,
+    conflict_key: Sequence[str] | None = None,
     moves: bool = False,
     returning: Sequence[str] | None = None,
     source_keys: str | None = None,
@@ -212,6 +216,8 @@ def change_of(
         args["keys"] = [list(k) for k in keys]
     if conflict:
         args["conflict"] = True
+    if conflict_key is not None:
+        args["conflict_key"] = list(conflict_key)  # not the primary key: columns of a UNIQUE constraint
     if moves:
         args["moves"] = True  # the change can give rows other keys
     if returning is not None:

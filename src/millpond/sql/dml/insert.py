@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millpond.plan.objects import SqlObject
@@ -9,6 +10,7 @@ from millpond.sql.binding.types import quoted
 from millpond.sql.dml.assigned_numbers import refuse_given
 from millpond.sql.dml.assigned_values import with_declared
 from millpond.sql.dml.change_rows import answer
+from millpond.sql.dml.conflict_target import conflict_columns, with_named_columns
 from millpond.sql.dml.conflicts import check_given
 from millpond.sql.dml.deferred_change import (
     change_to_run,
@@ -20,7 +22,7 @@ from millpond.sql.dml.deferred_change import (
     target,
     with_current_time,
 )
-from millpond.sql.dml.row_literals import with_arrays, with_times
+from millpond.sql.dml.row_literals import with_arrays, with_read_values
 from millpond.sql.dml.table_rules import check_given_rows
 from millpond.sql.reads.scratch import returned, thread_scratch
 from millpond.sql.result import Result
@@ -43,6 +45,9 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
         fragment.fail(f"INSERT OR {word} is not supported", 1, _INSTEAD_OF_OR.get(word, "write ON CONFLICT"))
     dialect = fragment.dialect
     fragment, overriding = _cut_overriding(fragment)
+    if "CONSTRAINT" in fragment.words and fragment.has(1, "INTO"):
+        named_table = Words(fragment, 2).name("name of the table")
+        fragment = with_named_columns(fragment, target(session, named_table, "insert"))
     fragment = change_to_run(session, fragment, params)
     words = Words(fragment, 1)
     words.need("INTO")
@@ -51,17 +56,27 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
         fragment = _with_columns(session, fragment, words.at, found)
     fragment = with_arrays(fragment, found.columns)
     if dialect == "postgres":
-        fragment = with_times(fragment, found.columns)
+        fragment = with_read_values(fragment, found.columns)
     words = Words(fragment, 1)
     words.need("INTO")
     words.name("name of the table")
     conflict = fragment.find("ON", "CONFLICT") is not None
-    if conflict and any(c.identity is not None and c.name in found.key for c in found.columns):
+    meets: tuple[str, ...] = ()  # the columns in which rows meet
+    if conflict:
+        meets = conflict_columns(fragment, found)
+        if meets != found.key:
+            fragment = _with_columns(session, fragment, words.at, found, always=True)
+        words = Words(fragment, words.at)
+    if conflict and any(c.identity is not None and c.name in meets for c in found.columns):
         at = fragment.find("ON", "CONFLICT") or 0
         fragment.fail("ON CONFLICT needs a key that the rows give: this one is assigned", at, "leave it out")
-    if conflict and not found.key:
+    if conflict and not meets:
         at = fragment.find("ON", "CONFLICT") or 0
-        fragment.fail("ON CONFLICT needs a table with a primary key", at, "leave it out: every row is kept")
+        fragment.fail(
+            "ON CONFLICT needs a table with a primary key or a UNIQUE constraint",
+            at,
+            "leave it out: every row is kept",
+        )
     update = fragment.find("DO", "UPDATE") if conflict and found.append_only else None
     if update is not None:
         hint = "write ON CONFLICT DO NOTHING"
@@ -76,15 +91,25 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
     looks = not {"FROM", "TABLE", "JOIN"}.isdisjoint(rest.words)
     reads = named(catalog, rest) if looks else []
     alias = words.name("alias") if words.take("AS") else found.name
+    met = replace(found, key=meets) if conflict else found
     if reads or conflict:
         fragment, returning = cut_returning(with_current_time(session, fragment), alias)
         sql = fragment.sql
-        names = dry_run(session, found, reads, "insert", sql, returning)
+        names = dry_run(session, met, reads, "insert", sql, returning)
         if not reads:  # all rows are known now; those of a query only when the change is executed
             with thread_scratch(session.time_zone).for_statement(session.now_us()) as scratch:
-                check_given(scratch, found, sql)
+                check_given(scratch, met, sql)
+        conflict_key = meets if conflict and meets != found.key else None
         return defer_change(
-            session, found, "insert", sql, reads, conflict=conflict, returning=returning, names=names
+            session,
+            found,
+            "insert",
+            sql,
+            reads,
+            conflict=conflict,
+            conflict_key=conflict_key,
+            returning=returning,
+            names=names,
         )
     fragment, returning = cut_returning(fragment, alias)
     sql = fragment.sql
@@ -101,7 +126,9 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
     return sent if found.is_checked else Result.changed("INSERT", rows.num_rows, names, given)
 
 
-def _with_columns(session: SqlSession, fragment: SqlFragment, at: int, found: SqlObject) -> SqlFragment:
+def _with_columns(
+    session: SqlSession, fragment: SqlFragment, at: int, found: SqlObject, *, always: bool = False
+) -> SqlFragment:
     """Name the first columns where the rows have fewer than the table: the others get their defaults."""
     if fragment.word(at) == "AS":
         at += 2
@@ -117,7 +144,7 @@ def _with_columns(session: SqlSession, fragment: SqlFragment, at: int, found: Sq
     else:
         return fragment
     names = [c.name for c in found.columns if c.generated is None]
-    if given >= len(names):
+    if given > len(names) or (given == len(names) and not always):
         return fragment
     place = fragment.tokens[at].start
     return fragment.rewritten([(place, place, f"({', '.join(map(quoted, names[:given]))}) ")])

@@ -1,5 +1,7 @@
-"""PostgreSQL's literals among the rows of INSERT … VALUES that DuckDB does not read by itself: '{1,2}' for a
-column that is an array, 'January 8, 1999' for a date."""
+"""PostgreSQL's literals in INSERT … VALUES and INSERT … SELECT that DuckDB does not read by itself.
+
+'{1,2}' is an array and 'January 8, 1999' a date, if the column is one.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,21 @@ from millpond.plan.objects import SqlColumn
 from millpond.sql.dialects.postgres.time_casts import is_plain, reader_of
 from millpond.sql.dialects.postgres.translate import translated_expression
 from millpond.sql.text.parse import SqlFragment
+
+_BYTES = "BLOB"
+_AFTER_LIST = (
+    "FROM",
+    "WHERE",
+    "GROUP",
+    "HAVING",
+    "ORDER",
+    "LIMIT",
+    "UNION",
+    "EXCEPT",
+    "INTERSECT",
+    "RETURNING",
+    ";",
+)
 
 
 def with_arrays(fragment: SqlFragment, columns: Sequence[SqlColumn]) -> SqlFragment:
@@ -29,18 +46,20 @@ def with_arrays(fragment: SqlFragment, columns: Sequence[SqlColumn]) -> SqlFragm
     return fragment.rewritten(edits) if edits else fragment
 
 
-def with_times(fragment: SqlFragment, columns: Sequence[SqlColumn]) -> SqlFragment:
-    """The same INSERT with dates and times as DuckDB reads them.
+def with_read_values(fragment: SqlFragment, columns: Sequence[SqlColumn]) -> SqlFragment:
+    """The same INSERT with dates, times and bytes as DuckDB reads them.
 
     Law: only a literal that is all of a value of such a column changes, and only if DuckDB needs it.
     """
-    if not any(reader_of(column.type.lower()) for column in columns):
+    if not any(reader_of(column.type.lower()) or column.type == _BYTES for column in columns):
         return fragment
     literals = [t.token_type is TokenType.STRING for t in fragment.tokens]
     edits = []
     for token, kind in _values(fragment, columns, literals):
-        if reader_of(kind.lower()) and not is_plain(token.text, kind.lower()):
-            said = fragment.text[token.start : token.end + 1]
+        said = fragment.text[token.start : token.end + 1]
+        if kind == _BYTES and "\\" in token.text:
+            edits.append((token.start, token.end + 1, f"__pg.main.bytea_in({said})"))
+        elif reader_of(kind.lower()) and not is_plain(token.text, kind.lower()):
             edits.append((token.start, token.end + 1, translated_expression(f"CAST({said} AS {kind})")))
     return fragment.rewritten(edits) if edits else fragment
 
@@ -50,9 +69,12 @@ def _values(
 ) -> Iterator[tuple[Token, str]]:
     """The literals that are all of a value, and the types of their columns."""
     start = fragment.find("VALUES")
-    if start is None or not any(literals):
+    if not any(literals):
         return
     kinds = {c.name.lower(): c.type for c in columns}
+    if start is None:
+        yield from _selected(fragment, columns, literals)
+        return
     given = _given(fragment, start) or [c.name for c in columns if c.generated is None]
     depth, place = 0, 0
     for n in range(start + 1, len(fragment)):
@@ -67,6 +89,27 @@ def _values(
             depth -= 1
         elif word == "," and depth == 1:
             place += 1
+
+
+def _selected(
+    fragment: SqlFragment, columns: Sequence[SqlColumn], literals: Sequence[bool]
+) -> Iterator[tuple[Token, str]]:
+    """The literals that are all of a column of the query; in a UNION they are texts."""
+    starts = [n for n in fragment.outside() if fragment.word(n) == "SELECT"]
+    if len(starts) != 1:
+        return
+    kinds = {c.name.lower(): c.type for c in columns}
+    given = _given(fragment, starts[0]) or [c.name for c in columns if c.generated is None]
+    for start in starts:
+        end = next((n for n in fragment.outside(start) if fragment.word(n) in _AFTER_LIST), len(fragment))
+        at = start + 1
+        for name, item in zip(given, fragment.part(start + 1, end).split(), strict=False):
+            alone = len(item) == 1 or item.has(1, "AS") or len(item) == 2
+            if any(fragment.word(n) == "*" for n in range(at, at + len(item))):
+                break
+            if alone and literals[at]:
+                yield fragment.tokens[at], kinds.get(name.lower(), "")
+            at += len(item) + 1
 
 
 def _is_alone(fragment: SqlFragment, n: int) -> bool:

@@ -28,14 +28,14 @@ from millpond.sql.bound.words import SAME
 
 
 @dataclass(frozen=True)
-class _DistinctColumns:
+class DistinctColumns:
     """A common table expression with the distinct values of some columns of another one."""
 
     outer: int
     columns: tuple[int, ...]
 
 
-_Known = Mapping[int, _DistinctColumns]
+_Known = Mapping[int, DistinctColumns]
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def compute_lateral_rows(relation: BoundRelation) -> BoundRelation:
 
 def _computed(node: BoundRelation, known: _Known) -> BoundRelation:
     if isinstance(node, BoundCte):
-        found = _distinct(node.definition)
+        found = distinct_columns(node.definition)
         if found is not None:
             known = {**known, node.index: found}
     node = node.with_inputs([_computed(one, known) for one in node.inputs])
@@ -81,13 +81,14 @@ def _keeps_rows(node: BoundJoin) -> bool:
     return node.kind in ("LEFT", "SINGLE") and isinstance(below, BoundCteReference)
 
 
-def _distinct(node: BoundRelation) -> _DistinctColumns | None:
+def distinct_columns(node: BoundRelation) -> DistinctColumns | None:
+    """What the binder makes of the outer columns that a correlated query reads; no text gives it."""
     if not isinstance(node, BoundAggregate) or node.calls or len(node.sets) > 1:
         return None
     columns = tuple(g.index for g in node.groups if isinstance(g, Reference))
     if not isinstance(node.input, BoundCteReference) or not columns or len(columns) < len(node.groups):
         return None
-    return _DistinctColumns(node.input.index, columns)
+    return DistinctColumns(node.input.index, columns)
 
 
 def _joined(node: BoundJoin, known: _Known) -> BoundRelation | None:
@@ -115,7 +116,7 @@ def _joined(node: BoundJoin, known: _Known) -> BoundRelation | None:
     return BoundProject(input=made.node, outputs=tuple(shown))
 
 
-def _end(node: BoundRelation, known: _Known) -> _DistinctColumns:
+def _end(node: BoundRelation, known: _Known) -> DistinctColumns:
     """Return the distinct values that a chain of nodes reads."""
     while node.inputs:
         node = node.inputs[0]

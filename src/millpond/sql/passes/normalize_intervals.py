@@ -24,20 +24,45 @@ from millpond.sql.bound.expressions import (
 )
 from millpond.sql.bound.relations import (
     BoundAggregate,
+    BoundCte,
+    BoundCteReference,
     BoundFilter,
     BoundJoin,
     BoundProject,
     BoundRelation,
     BoundWindow,
+    nodes_of,
     rebuilt,
 )
+from millpond.sql.bound.words import SAME
+from millpond.sql.passes.compute_lateral_rows import distinct_columns
 
 _EQUAL = ("=", "IS NOT DISTINCT FROM")
 _INTERVAL = "INTERVAL"
 
 
 def normalize_intervals(relation: BoundRelation) -> BoundRelation:
-    return rebuilt(relation, _normalized_node)
+    """Normalise all keys but those that hand the intervals of outer rows to a correlated query."""
+    tables = [node for node in nodes_of(relation) if isinstance(node, BoundCte)]
+    handed = [node.definition for node in tables if distinct_columns(node.definition) is not None]
+    indexes = {node.index for node in tables if node.definition in handed}
+
+    def changed(node: BoundRelation) -> BoundRelation:
+        if node in handed or (isinstance(node, BoundAggregate) and _reads(node, indexes)):
+            return node
+        if isinstance(node, BoundJoin) and (_reads(node.left, indexes) or _reads(node.right, indexes)):
+            made = _normalized_node(node)
+            assert isinstance(made, BoundJoin)
+            kept = zip(node.conditions, made.conditions, strict=True)
+            return replace(made, conditions=tuple(old if old.how == SAME else new for old, new in kept))
+        return _normalized_node(node)
+
+    return rebuilt(relation, changed)
+
+
+def _reads(relation: BoundRelation, indexes: set[int]) -> bool:
+    """Does a relation read one of these common table expressions?"""
+    return any(isinstance(node, BoundCteReference) and node.index in indexes for node in nodes_of(relation))
 
 
 def _normalized_node(node: BoundRelation) -> BoundRelation:

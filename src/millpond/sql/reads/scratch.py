@@ -331,7 +331,9 @@ class Scratch:
         if places:
             listed.append(f"{quoted(PLACE)} BIGINT DEFAULT -1")
         if key and found.key:
-            listed.append(f"PRIMARY KEY ({', '.join(quoted(k) for k in found.key)})")
+            never_null = all(c.required and not c.identity for c in found.columns if c.name in found.key)
+            rule = "PRIMARY KEY" if never_null else "UNIQUE"
+            listed.append(f"{rule} ({', '.join(quoted(k) for k in found.key)})")
         self._set_clock(" ".join(listed))
         self.run(f"create table {quoted(found.name)} ({', '.join(listed)})")
         (self._lasting if lasting else self._made).append(("table", found.name))

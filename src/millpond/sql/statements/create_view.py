@@ -10,6 +10,7 @@ from millpond.errors import InvalidError
 from millpond.flow.builder import Builder
 from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.sql.binding.functions import inlined
+from millpond.sql.binding.known_columns import by_column_types
 from millpond.sql.binding.output_columns import check_unique
 from millpond.sql.binding.types import quoted
 from millpond.sql.reads.system_names import system_reads
@@ -46,7 +47,7 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
 
         def make(builder: Builder) -> SqlObject:
             catalog = session.catalog
-            made = inlined(text, catalog.objects)
+            made = inlined(by_column_types(text, catalog, words.fragment.dialect), catalog.objects)
             sql = as_plain_sql(made.sql)
             catalog.binder.plan(sql)
             check_unique(catalog, sql)
@@ -71,7 +72,8 @@ def run_materialized(replaces: bool) -> Callable[[SqlSession, Words], Result]:
 
         def make(builder: Builder) -> SqlObject:
             catalog = session.catalog
-            made = materialize(session, builder, name, text, emission, words.fragment.sql, catalog)
+            by_value = by_column_types(text, catalog, words.fragment.dialect)
+            made = materialize(session, builder, name, by_value, emission, words.fragment.sql, catalog)
             if exact or error_bound is not None:
                 marked = {name: replace(builder.plan.views[name], exact=exact, error_bound=error_bound)}
                 builder.change(lambda plan: replace(plan, views={**plan.views, **marked}))

@@ -20,6 +20,7 @@ from millpond.errors import InvalidError
 from millpond.plan.objects import SqlObject
 from millpond.sql.binding.catalog import Catalog
 from millpond.sql.binding.functions import inlined
+from millpond.sql.binding.known_columns import by_column_types
 from millpond.sql.reads.as_of_epoch import Read, as_of, renamed_relations
 from millpond.sql.reads.key_lookup import Keys, own_names, wanted_keys
 from millpond.sql.reads.lazy_columns import LazyRows
@@ -84,6 +85,7 @@ def run(session: SqlSession, fragment: SqlFragment, params: Params) -> Result:
         now = catalog if read.when is None else session.catalog_of(host.plan_of(host.head()))
         sql = inlined(sql, now.objects).sql  # the functions of the newest epoch
         plain = None if plain is None else inlined(plain, now.objects).sql
+        sql = by_column_types(sql, catalog, fragment.dialect)
         if block is not None and catalog.read_by(sql) and not (system and block.read_only):
             if read.reads or system:
                 raise InvalidError(
@@ -115,6 +117,7 @@ def _in_transaction(
 ) -> Result:
     """Answer a query from the epoch of a transaction and its own changes."""
     sql = with_windows(as_plain_sql(inlined(canonical(fragment, params).sql, now.objects).sql))
+    sql = by_column_types(sql, block.catalog, fragment.dialect)
     snapshot = block.snapshot
     if block.sees_own_changes(sql):
         names, table = block.read(sql)

@@ -24,10 +24,6 @@ _OVER_LISTS: dict[str, tuple[str, Rewrite | None, str]] = {
     "json_agg": ("list", _json, "json_agg"),
     "jsonb_agg": ("list", _json, "jsonb_agg"),
     "every": ("bool_and", None, ""),
-    "corr": ("corr", None, "null_for_nan"),
-    "regr_slope": ("regr_slope", None, "null_for_nan"),
-    "regr_intercept": ("regr_intercept", None, "null_for_nan"),
-    "regr_r2": ("regr_r2", None, "null_for_nan"),
 }
 _PAIRS = ("json_object_agg", "jsonb_object_agg")
 # name -> a function that gives sums and means PostgreSQL's types, and the aggregates whose results it reads
@@ -37,6 +33,7 @@ _NUMBERS = {
     "mean": ("avg_of", ("sum", "count")),
 }
 _SPREADS = ("var_pop", "stddev_pop")  # over a frame PostgreSQL gives 0 for one infinity, too
+_LINES = ("corr", "regr_slope", "regr_intercept", "regr_r2")
 _ENDS = {"first_value": "first", "last_value": "last"}  # of RisingWave: aggregates with ORDER BY
 
 
@@ -69,8 +66,27 @@ def aggregated(name: str, node: Tree) -> bool:
         _renamed(endless, "count", [counted], own=True)
         become(node, called("pop_of", spread, endless))
         return True
+    if name in _LINES and len(arguments) == 2:
+        line, endless = {**node, "alias": ""}, {**node, "alias": ""}
+        _renamed(line, name, arguments, own=True)
+        counted = expression(
+            "CASE WHEN x IS NOT NULL AND y IS NOT NULL THEN"
+            " CASE WHEN NOT (system.main.isfinite(CAST(x AS DOUBLE))"
+            " AND system.main.isfinite(CAST(y AS DOUBLE))) THEN 1 END END"
+        )
+        _renamed(endless, "count", [_with_operands(counted, *arguments)], own=True)
+        become(node, called("fitted_line", line, endless))
+        return True
     if name in _ENDS and node["class"] == "FUNCTION":
         _renamed(node, _ENDS[name], arguments)
+        return True
+    if name in ("json_agg", "jsonb_agg") and node.get("distinct") and not node["order_bys"]["orders"]:
+        inner = {**node, "alias": ""}
+        _renamed(inner, "list", arguments)
+        order = expression("list(x ORDER BY x NULLS LAST)")["order_bys"]
+        order["orders"][0]["expression"] = arguments[0]
+        inner["order_bys"] = order
+        become(node, called(f"{name}_distinct", inner))
         return True
     if name not in _OVER_LISTS:
         return False
@@ -81,6 +97,15 @@ def aggregated(name: str, node: Tree) -> bool:
         inner["alias"] = ""
         become(node, called(over, inner))
     return True
+
+
+def _with_operands(node: Tree, x: Tree, y: Tree) -> Tree:
+    """An expression over columns x and y, over these expressions instead."""
+    for part in list(nodes(node)):
+        names = part.get("column_names")
+        if names in (["x"], ["y"]):
+            become(part, {**(x if names == ["x"] else y), "alias": ""})
+    return node
 
 
 def _witness(node: Tree, argument: Tree) -> Tree:

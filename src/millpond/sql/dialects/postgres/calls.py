@@ -49,7 +49,7 @@ def rewritten_call(node: Tree, text: bytes) -> bool:
     """Change a node in place; True if it is done and means what PostgreSQL says."""
     if node.get("type") == "TABLE_FUNCTION":
         _read_literals(node["function"]["function_name"].lower(), node["function"])
-        changed = in_from(node)
+        changed = _flattened(node["function"]) or in_from(node)
         if not changed:
             node["function"][_IN_FROM] = True  # its own turn comes next
         return changed
@@ -75,6 +75,9 @@ def rewritten_call(node: Tree, text: bytes) -> bool:
     if name in _NOW and not node["arguments"]:
         become(node, expression("now()"))
         return True
+    if name == "array_fill" and _filled(node):
+        return True
+    _flattened(node)
     if name == "age" and len(node["arguments"]) == 1:
         midnight = called("timestamp_in", expression("current_date"))
         today = {**node["arguments"][0], "expression": midnight}
@@ -93,6 +96,35 @@ def rewritten_call(node: Tree, text: bytes) -> bool:
             form["expression"] = expression(f"'{form['expression']['column_names'][-1]}'")
     pack(name, node)
     return False
+
+
+def _filled(node: Tree) -> bool:
+    """array_fill(x, ARRAY[2, 3]) as two calls, one for each dimension."""
+    value, *shape = (argument["expression"] for argument in node["arguments"])
+    lists = [one["children"] if is_array(one) else [] for one in shape]
+    if not lists or len({len(one) for one in lists}) != 1 or len(lists[0]) < 2:
+        return False
+    made = value
+    for sizes in reversed(list(zip(*lists, strict=True))):
+        made = called("array_fill", made, *({**expression("ARRAY[x]"), "children": [one]} for one in sizes))
+    become(node, made)
+    return True
+
+
+def _flattened(node: Tree) -> bool:
+    """Let unnest give all elements of an array of arrays; was this one?"""
+    name, given = node["function_name"].lower(), node["arguments"]
+    if name != "unnest" or len(given) != 1 or not _is_nested(given[0]["expression"]):
+        return False
+    given[0]["expression"] = builtin("system.main.flatten", given[0]["expression"])
+    return True
+
+
+def _is_nested(node: Tree) -> bool:
+    """Is this an array of arrays by what is written: ARRAY[[1], [2]]?"""
+    return is_array(node) and any(
+        is_array(one) or one.get("function_name") == "list_value" for one in node["children"]
+    )
 
 
 def _with_common_type(arguments: list[Tree]) -> None:

@@ -13,7 +13,7 @@ from millpond.errors import InvalidError
 from millpond.sql.dialects.parse_tree import Tree
 from millpond.sql.dialects.postgres.interval_casts import in_fields
 from millpond.sql.dialects.postgres.time_casts import read_literal, reader_of
-from millpond.sql.dialects.postgres.tree_parts import become, expression
+from millpond.sql.dialects.postgres.tree_parts import become, called, expression
 
 CATALOG = "__pg"
 _PRECISE = re.compile(rb"timestamp\s*\(\s*(\d)\s*\)", re.IGNORECASE)
@@ -24,7 +24,7 @@ DIGITS = 38
 _TO = {
     "smallint": "int2", "int2": "int2", "integer": "int4", "int": "int4", "int4": "int4",
     "bigint": "int8", "int8": "int8", "boolean": "bool", "bool": "bool", "text": "text_of",
-    "varchar": "text_of", "decimal": "numeric", "numeric": "numeric",
+    "varchar": "text_of", "decimal": "as_numeric", "numeric": "as_numeric",
 }  # fmt: skip
 # Types that are called like functions.
 CALLED_TYPES = frozenset(
@@ -122,12 +122,15 @@ def rewrite_cast(node: Tree, sql: bytes) -> bool:
         return True
     if to is None:
         return False
-    if child.get("class") == "PARAMETER" and (to != "numeric" or sized):
+    if child.get("class") == "PARAMETER" and (to != "as_numeric" or sized):
         return False  # the type of the value is known, and a key is looked up by it
     if to == "text_of" and (sized or name == "varchar"):
         return _sized(node, sql, sized)
-    if to == "numeric" and sized:
-        return False
+    if to == "as_numeric" and sized:
+        if literal or (child.get("class") == "FUNCTION" and child["qualified_name"]["path"][0] == CATALOG):
+            return False  # it was rewritten before
+        node["child"] = called("exact", child)
+        return True
     if literal:
         done = _literal(node, to, literal)
         if done is not None:
@@ -163,15 +166,15 @@ def _literal(node: Tree, to: str, literal: Tree) -> bool | None:
     """Casts of literals that need no call; None if they do."""
     kind, text = literal["kind"], str(literal["text"])
     if kind == "NULL_LITERAL" or (to in _INTEGERS and kind in ("INTEGER", "NUMERIC")):
-        return False if to != "numeric" else None
+        return False if to != "as_numeric" else None
     if kind == "STRING":
         if to == "text_of" or (to in _INTEGERS and _WHOLE.fullmatch(text)):
             return False
-        if to == "numeric" and _DECIMAL.fullmatch(text):
+        if to == "as_numeric" and _DECIMAL.fullmatch(text):
             literal.update(kind="NUMERIC", text=plain_numeric(text.strip().lstrip("+")))
             _become(node, node["child"])
             return True
-    if to == "numeric" and kind in ("INTEGER", "NUMERIC"):
+    if to == "as_numeric" and kind in ("INTEGER", "NUMERIC"):
         literal.update(kind="NUMERIC", text=plain_numeric(text))
         _become(node, node["child"])
         return True

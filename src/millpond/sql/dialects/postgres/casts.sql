@@ -1,5 +1,5 @@
 -- Casts: from text as PostgreSQL reads a value, to text as it writes one.
--- internal: text_of name fitted padded timestamp_of bytea_of
+-- internal: text_of name fitted padded timestamp_of bytea_of exact as_numeric
 
 create macro __pg.int2
     (x varchar) as case when regexp_full_match(x, '\s*[+-]?\d+\s*') then cast(x as smallint) when x is not null then error('invalid input syntax for type smallint: "' || x || '"') end,
@@ -33,6 +33,24 @@ create macro __pg.numeric
         else cast(x as decimal(38, 16))
     end,
     (x) as x;
+
+-- A float has 15 digits as a numeric, a real 6.
+create macro __pg.exact(x) as invoke(lambda x_: case when typeof([x_]) is null then null else
+    struct_extract(row(x_,
+            case when typeof(x_) = 'DOUBLE' then format('{:.15g}', x_) end,
+            case when typeof(x_) = 'FLOAT' then format('{:.6g}', x_) end),
+        case typeof(x_) when 'DOUBLE' then 2 when 'FLOAT' then 3 else 1 end) end, x);
+
+create macro __pg.as_numeric
+    (x tinyint) as cast(x as decimal(3, 0)),
+    (x smallint) as cast(x as decimal(5, 0)),
+    (x integer) as cast(x as decimal(10, 0)),
+    (x bigint) as cast(x as decimal(19, 0)),
+    (x hugeint) as cast(x as decimal(38, 0)),
+    (x varchar) as __pg.numeric(x),
+    (x) as struct_extract(row(x,
+            case when typeof(x) in ('DOUBLE', 'FLOAT') then cast(__pg.exact(x) as decimal(38, 16)) end),
+        case when typeof(x) in ('DOUBLE', 'FLOAT') then 2 else 1 end);
 
 create macro __pg.text_of(x) as case
     when typeof(x) in ('DOUBLE', 'FLOAT', 'INTERVAL', 'BLOB') then "pg.text.1"(cast(x as varchar), typeof(x))

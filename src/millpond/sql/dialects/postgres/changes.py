@@ -11,6 +11,7 @@ from itertools import zip_longest
 
 from sqlglot import Token, TokenType
 
+from millpond.sql.dialects.postgres.time_casts import may_be_time
 from millpond.sql.text.parse import SqlFragment, tokens_of
 from millpond.sql.text.with_changes import behind_columns
 
@@ -179,18 +180,23 @@ def _assignments(part: SqlFragment, query: Translate, expression: Translate) -> 
 
 
 def _assigned(column: SqlFragment | None, value: SqlFragment, expression: Translate) -> Iterator[Edit]:
-    """A value for a column; a literal such as '{1,2}' is an array if the column is one."""
+    """A value for a column; a literal such as '{1,2}' or 'Jan 8 1999' is read by the type of the column."""
     token = value.tokens[0] if len(value) == 1 else None
-    if column is not None and token is not None and _is_array(token):
-        call = f"__pg.main.array_beside({value.sql}, {column.sql})"
-        yield value.start, token.end + 1, call
+    reader = None if column is None or token is None else _reader(token)
+    if column is not None and token is not None and reader is not None:
+        yield value.start, token.end + 1, f"__pg.main.{reader}({value.sql}, {column.sql})"
     else:
         yield from _edit(value, expression)
 
 
-def _is_array(token: Token) -> bool:
+def _reader(token: Token) -> str | None:
+    """The macro that reads a literal by what stands beside it; None if every type reads it as DuckDB does."""
+    if token.token_type is not TokenType.STRING:
+        return None
     text = token.text.strip()
-    return token.token_type is TokenType.STRING and text.startswith("{") and text.endswith("}")
+    if text.startswith("{") and text.endswith("}"):
+        return "array_beside"
+    return "value_beside" if may_be_time(text) or text.startswith("\\x") else None
 
 
 def _from_query(names: list[SqlFragment], query: str) -> str:

@@ -1,6 +1,6 @@
 -- Dates and times.
 -- internal: zone_offset extract_epoch seconds_of extract_julian extract_whole truncated_in_zone truncated
--- internal: stride_us binned overlapping
+-- internal: stride_us binned overlapping time_difference
 
 create macro __pg.zone_offset(a) as
     case when isfinite(a) then epoch(a::timestamp - timezone('UTC', a))::bigint else 0 end;
@@ -65,8 +65,8 @@ create macro __pg.truncated(a, b) as
             then make_timestamp(((year(b) - 1) // 1000 * 1000 + 1)::bigint, 1, 1, 0, 0, 0)
         else system.main.date_trunc(a, b)::timestamp end;
 create macro __pg.age
-    (a timestamp, b timestamp) as "pg.age.1"(a, b),
-    (a timestamptz, b timestamptz) as "pg.age.1"(a::timestamp, b::timestamp);
+    (a timestamp, b timestamp) as "pg.age.2"(a, b),
+    (a timestamptz, b timestamptz) as "pg.age.2"(a::timestamp, b::timestamp);
 create macro __pg.date_bin
     (a interval, b timestamp, c timestamp) as
         case when a is null or b is null or c is null then null when not isfinite(b) then b
@@ -88,6 +88,7 @@ create macro __pg.isfinite
     (a timestamp) as system.main.isfinite(a),
     (a timestamptz) as system.main.isfinite(a),
     (a interval) as case when a is not null then true end;
+create macro __pg.time_difference(a, b) as to_microseconds(date_diff('microsecond', b, a));
 create macro __pg.justify_days(a) as "pg.justify_days.1"(a);
 create macro __pg.justify_hours(a) as "pg.justify_hours.1"(a);
 create macro __pg.justify_interval(a) as "pg.justify_interval.1"(a);

@@ -3,7 +3,16 @@
 -- internal: without_key path_of json_array_elements_rows jsonb_array_elements_rows
 -- internal: json_array_elements_text_rows jsonb_array_elements_text_rows json_object_keys_rows
 -- internal: jsonb_object_keys_rows json_each_rows jsonb_each_rows json_each_text_rows jsonb_each_text_rows
--- internal: jsonb_path_query_rows jsonb_path_query_tz_rows
+-- internal: jsonb_path_query_rows jsonb_path_query_tz_rows document document_order
+-- internal: json_agg_distinct jsonb_agg_distinct
+
+-- What is equal, and what is ordered, for a document; anything else is returned as it is.
+create macro __pg.document(a) as invoke(lambda a_: case when typeof([a_]) is null then null else
+    struct_extract(row(a_, case when typeof(a_) = 'JSON' then "pg.jsonb_value.1"(a_::varchar)::json end),
+        case when typeof(a_) = 'JSON' then 2 else 1 end) end, a);
+create macro __pg.document_order(a) as invoke(lambda a_: case when typeof([a_]) is null then null else
+    struct_extract(row(a_, case when typeof(a_) = 'JSON' then "pg.jsonb_order.1"(a_::varchar) end),
+        case when typeof(a_) = 'JSON' then 2 else 1 end) end, a);
 
 -- The JSON of any value; NULL is null.  Before an array or a record in an aggregate stands a line break.
 create macro __pg.written_json(a) as
@@ -42,6 +51,10 @@ create macro __pg.jsonb_object
     (a) as "pg.jsonb.1"("pg.json_from_texts.1"(a))::json,
     (a, b) as "pg.jsonb.1"("pg.json_from_two.1"(a, b))::json;
 create macro __pg.json_agg(a) as "pg.json_agg.1"(a)::json;
+create macro __pg.json_agg_distinct(a) as
+    "pg.json_agg.1"(list_transform(a, lambda x: __pg.json_row(x)))::json;
+create macro __pg.jsonb_agg_distinct(a) as
+    "pg.jsonb.1"("pg.json_agg.1"(list_transform(a, lambda x: __pg.json_row(x))))::json;
 create macro __pg.jsonb_agg(a) as "pg.jsonb.1"("pg.json_agg.1"(a))::json;
 create macro __pg.json_object_agg(a, b) as "pg.json_object_agg.1"(a, b)::json;
 create macro __pg.jsonb_object_agg(a, b) as "pg.jsonb.1"("pg.json_object_agg.1"(a, b))::json;

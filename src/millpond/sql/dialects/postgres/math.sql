@@ -1,5 +1,5 @@
 -- Mathematics.  A numeric is a DECIMAL of DuckDB, and an overload with decimal(38, 16) takes it before one with double.
--- internal: logarithm_of angle generate_series_rows numeric_series null_for_nan
+-- internal: logarithm_of angle generate_series_rows numeric_series null_for_nan fitted_line
 
 create macro __pg.ceil(a bigint) as a::double, (a) as system.main.ceil(a);
 create macro __pg.ceiling(a bigint) as a::double, (a) as system.main.ceil(a);
@@ -117,3 +117,5 @@ create macro __pg.numeric_series(a, b, c) as
         else list_transform("pg.numeric_series.1"(a::varchar, b::varchar, c::varchar), lambda x: x::decimal(38, 16)) end;
 -- DuckDB's statistics are NaN where PostgreSQL's are NULL: all values are equal.
 create macro __pg.null_for_nan(a) as case when isnan(a) then null else a end;
+-- `n` counts the pairs with an infinity or NaN, which make all of them NaN.
+create macro __pg.fitted_line(a, n) as case when n > 0 then 'nan'::double when isnan(a) then null else a end;

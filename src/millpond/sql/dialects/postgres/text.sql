@@ -1,5 +1,5 @@
 -- Functions over text and bytea.  Positions count characters from 1; those before 1 exist and are empty.
--- internal: overlaid
+-- internal: overlaid bytea_like bytea_joined
 
 create macro __pg.length(a blob) as system.main.octet_length(a)::integer, (a varchar) as system.main.length(a)::integer;
 create macro __pg.char_length(a) as system.main.length(a)::integer;
@@ -91,6 +91,11 @@ create macro __pg.sha384(a) as "pg.sha.1"(a, 'sha384');
 create macro __pg.sha512(a) as "pg.sha.1"(a, 'sha512');
 create macro __pg.convert_from(a, b) as "pg.convert_from.1"(a, b);
 create macro __pg.convert_to(a, b) as "pg.convert_to.1"(a, b);
+-- Every byte is a character.
+create macro __pg.bytea_like
+    (a, b) as "pg.bytea_like.1"(a, b, '\x5C'::blob),
+    (a, b, c) as "pg.bytea_like.1"(a, b, c);
+create macro __pg.bytea_joined(a, b) as "pg.bytea_joined.1"(a, b);
 create macro __pg.get_byte(a, b) as "pg.get_byte.1"(a, b);
 create macro __pg.set_byte(a, b, c) as "pg.set_byte.1"(a, b, c);
 create macro __pg.get_bit(a, b) as "pg.get_bit.1"(a, b);

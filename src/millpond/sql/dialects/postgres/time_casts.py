@@ -37,6 +37,11 @@ _PLAIN = {
     "time": re.compile(_CLOCK),
     "time with time zone": re.compile(_CLOCK + _ZONE),
 }
+_DIGITS = re.compile(r"\d\D+\d|[A-Za-z]\W*\d|\d\W*[A-Za-z]|\d{8}")  # no time is a number only, or words
+_ALIKE = re.compile(
+    r"(?!0000)\d{4}-\d\d?-\d\d?(?:[ T]\d\d?:\d\d(?::\d\d(?:\.\d{1,6})?)?)?|\d\d:\d\d:\d\d(?:\.\d{1,6})?"
+)
+_LENGTH_MAX = 60
 _NOW = {
     "date": "CAST(now() AS DATE)",
     "timestamp": "CAST(now() AS TIMESTAMP)",
@@ -54,6 +59,22 @@ def reader_of(name: str) -> str | None:
 def is_plain(text: str, name: str) -> bool:
     """Does DuckDB read this text of a date or time as PostgreSQL does?"""
     return _PLAIN[_KINDS[name][0]].fullmatch(text) is not None
+
+
+def may_be_time(text: str) -> bool:
+    """Is this a date or time that DuckDB does not read, but PostgreSQL does, beside a column of that type?
+
+    >>> may_be_time("Jan 8 1999"), may_be_time("2024-01-08"), may_be_time("v1.2"), may_be_time("15 items")
+    (True, False, False, False)
+    """
+    if not _DIGITS.search(text) or len(text) > _LENGTH_MAX or _ALIKE.fullmatch(text):
+        return False
+    for kind in ("timestamp with time zone", "time with time zone"):
+        try:
+            return read_time(text, kind).word is None
+        except ValueError:
+            continue
+    return False
 
 
 def read_literal(node: Tree, name: str) -> bool:

@@ -17,11 +17,13 @@ from millpond.sql.dialects.postgres.casts import called_as_type, rewrite_cast, r
 from millpond.sql.dialects.postgres.changes import translated_change
 from millpond.sql.dialects.postgres.column_names import name_columns
 from millpond.sql.dialects.postgres.concatenation import concatenated
+from millpond.sql.dialects.postgres.documents import compare_documents
 from millpond.sql.dialects.postgres.group_constants import cast_group_constants
 from millpond.sql.dialects.postgres.row_comparisons import rewritten_comparison
 from millpond.sql.dialects.postgres.set_functions import nested_in_select, read_as_values
 from millpond.sql.dialects.postgres.set_operation_literals import type_set_operation
 from millpond.sql.dialects.postgres.siblings import refuse_siblings
+from millpond.sql.dialects.postgres.typed_columns import KnownColumns, type_operators
 from millpond.sql.dialects.postgres.unknown_literals import typed_literals
 from millpond.sql.dialects.typed_arguments import hoist_arguments
 
@@ -43,10 +45,12 @@ def translated(sql: str) -> str:
         refuse_ambiguous_names(tree, text)
     changes = [nested_in_select(node, text) for node in found if node.get("type") == "SELECT_NODE"]
     changes += [type_set_operation(node, text) for node in found if node.get("type") == "SET_OPERATION_NODE"]
+    changes.append(compare_documents(tree))
     if any(changes):
         found = list(nodes(tree))
     changes += [typed_literals(node) for node in found]
     changes += [_rewritten(node, text) for node in found]
+    changes.append(type_operators(tree, KnownColumns()))
     changes.append(read_as_values(found))
     changes += [cast_group_constants(node) for node in found if node.get("type") == "SELECT_NODE"]
     changes += [order_merged_columns(node) for node in found if node.get("type") == "SELECT_NODE"]
@@ -62,9 +66,11 @@ def translated_expression(sql: str) -> str:
     if tree is None:
         return sql
     text = f"SELECT {sql}".encode()
+    changes = [compare_documents(tree)]
     found = list(nodes(tree))
-    changes = [typed_literals(node) for node in found]
+    changes += [typed_literals(node) for node in found]
     changes += [_rewritten(node, text) for node in found]
+    changes.append(type_operators(tree, KnownColumns()))
     if not any(changes):
         return sql
     hoist_arguments(tree)

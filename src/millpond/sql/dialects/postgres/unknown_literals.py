@@ -15,6 +15,7 @@ from decimal import Decimal
 
 from millpond.sql.dialects.parse_tree import Tree, nodes
 from millpond.sql.dialects.postgres.casts import DIGITS
+from millpond.sql.dialects.postgres.time_casts import may_be_time
 from millpond.sql.dialects.postgres.tree_parts import called, expression
 
 _WHOLE = re.compile(r"\s*[+-]?\d{1,18}\s*")
@@ -23,6 +24,7 @@ _NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*")
 _ARRAY = re.compile(r"\s*\{.*\}\s*", re.DOTALL)
 _DOCUMENT = re.compile(r'\s*[\["]')  # of JSON; those that begin with { may be arrays, too
 _TIME_OR_NUMBER = re.compile(r"\s*([-+.\d]|$|(now|today|infinity|epoch|nan)\b)", re.IGNORECASE)
+_BYTES = re.compile(r"\\x[0-9a-fA-F]{3}")  # two digits are one byte in DuckDB, too
 _ARITHMETIC = {
     "+": "added_to", "-": "number_beside",
     "*": "factor_of", "/": "factor_of", "%": "factor_of", "^": "factor_of",
@@ -76,6 +78,8 @@ def typed_literals(node: Tree) -> bool:
             made = called(_ARITHMETIC[name], one, *_number(text), beside)
         elif _ARRAY.fullmatch(text):
             made = called("array_beside", one, beside)
+        elif (may_be_time(text) or _BYTES.match(text)) and name not in _ARRAY_OPERATORS:
+            made = called("value_beside", one, beside)
         elif node.get("class") == "COMPARISON" and _DOCUMENT.match(text):
             made = called("json_beside", one, beside)
         elif name not in _ARRAY_OPERATORS and _NUMBER.fullmatch(text) and not _WHOLE.fullmatch(text):
