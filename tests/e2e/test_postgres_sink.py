@@ -84,6 +84,41 @@ def test_rows_that_the_table_refuses_are_error_rows(tmp_path: Path, target: Post
         assert all(row["step"] == "pg" for row in pond.errors().to_pylist())
 
 
+def test_a_key_that_the_table_cannot_hold_is_an_error_row(tmp_path: Path, target: PostgresTarget) -> None:
+    """Nor does its deletion hold the sink back, or that of other keys."""
+    target.server.con.execute("CREATE TABLE target (who varchar(3) PRIMARY KEY, n int8)")
+    with opened(tmp_path) as pond:
+        orders = pond.table("orders", {"who": str, "n": int}, key="who")
+        orders.view("rows").sink("pg", target.sink(), mode="upsert")
+        pond.insert("orders", [{"who": who, "n": 1} for who in ("ann", "long name", "bob")])
+        pond.drain()
+        assert sorted(rows(target, "SELECT who FROM target")) == [("ann",), ("bob",)]
+        pond.sql("DELETE FROM orders WHERE who <> 'bob'")
+        pond.drain()
+        assert rows(target, "SELECT who FROM target") == [("bob",)]
+        (error,) = pond.errors().to_pylist()
+        assert "too long" in error["reason"]
+
+
+def test_the_error_of_a_sink_is_shown_until_a_delivery_succeeds(
+    tmp_path: Path, target: PostgresTarget, caplog: pytest.LogCaptureFixture
+) -> None:
+    target.server.con.execute("CREATE TABLE target (who int PRIMARY KEY, n int8)")
+    with opened(tmp_path) as pond:
+        table = pond.table("orders", {"who": str, "n": int})
+        table.key_by("who").aggregate(n="sum(n)").view("totals").sink("pg", target.sink())
+        pond.insert("orders", {"who": "ann", "n": 1})
+        with pytest.raises(InvalidError, match="has another type"):
+            pond.drain()
+        ((state, error),) = pond.sql("SELECT state, error FROM millpond.sinks").fetchall()
+        assert state == "failed" and "has another type" in error
+        assert "has another type" in str(pond.sinks()[0].error)
+        assert "has another type" in str(pond.sql("SHOW SINKS").fetchall())
+        target.server.con.execute("DROP TABLE target")
+        pond.drain()
+        assert pond.sql("SELECT state, error FROM millpond.sinks").fetchall() == [("current", None)]
+
+
 def test_added_columns_are_added_to_the_table(tmp_path: Path, target: PostgresTarget) -> None:
     with opened(tmp_path) as pond:
         pond.sql("CREATE TABLE t (k int PRIMARY KEY, v text)")

@@ -622,6 +622,31 @@ def test_definitions_that_do_not_fit(database: Database, tmp_path: Path) -> None
         pond.drain()
 
 
+def test_rights_are_checked_when_a_table_is_defined(database: Database, tmp_path: Path) -> None:
+    database.run("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    database.run("DROP ROLE IF EXISTS weak", "CREATE ROLE weak LOGIN REPLICATION")
+    address = database.address.replace("user=fuzz", "user=weak")
+    made = f"CREATE TABLE t WITH (connector = 'postgres-cdc', connection = '{address}'{{}})"
+    with opened(tmp_path / "pond") as pond:
+        with pytest.raises(InvalidError, match=r"user 'weak' may not read table public\.t"):
+            pond.sql(made.format(""))
+        database.run("GRANT SELECT ON t TO weak")
+        with pytest.raises(InvalidError, match=r"'weak' does not own table public\.t") as found:
+            pond.sql(made.format(""))
+        assert "CREATE PUBLICATION" in str(found.value.hint)
+        database.run("ALTER TABLE t OWNER TO weak")
+        with pytest.raises(InvalidError, match="may not create a publication in database"):
+            pond.sql(made.format(""))
+        database.run("CREATE PUBLICATION ours FOR TABLE t")
+        pond.sql(made.format(", publication.name = 'ours'"))
+        pond.drain()
+        assert pond.sql("SELECT * FROM t").fetchall() == [(1,)]
+        pond.sql("DROP TABLE t")
+        pond.drain()
+    database.forget()
+    database.run("DROP TABLE t")
+
+
 def test_a_server_that_is_not_there(tmp_path: Path) -> None:
     with (
         opened(tmp_path / "pond") as pond,

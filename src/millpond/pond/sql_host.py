@@ -185,7 +185,7 @@ class SqlHost:
         if runner is None:
             return
         coordinator = runner.coordinator
-        merge, head, failed = coordinator.compacting, coordinator.head, coordinator.failed_sinks
+        merge, head, failed = coordinator.compacting, coordinator.head, coordinator.sink_errors
         if merge is not None:
             runs = f"{len(merge.refs)} runs"
             yield Job("compaction", merge.table, "running", None, merge.bytes, "bytes", runs)

@@ -78,7 +78,7 @@ def summary_of(execution: Execution) -> list[tuple[str, str]]:
 def sinks_of(execution: Execution, head: Manifest | None) -> tuple[SinkStatus, ...]:
     """Every sink of the plan, as far as this process knows."""
     coordinator = None if execution.runner is None else execution.runner.coordinator
-    failed = {} if coordinator is None else coordinator.failed_sinks
+    failed = {} if coordinator is None else coordinator.sink_errors
     cursors = {} if head is None else dict(head.cursors)
     if coordinator is not None:
         cursors |= coordinator.cursors

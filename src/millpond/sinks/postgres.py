@@ -246,10 +246,22 @@ class PostgresWriter:
         return refused
 
     def _delete(self, keys: pa.Table) -> None:
-        """Delete rows by key."""
-        sql, names = self._sql, list(self._binding.key)
+        """Delete rows by key; a key that the columns of the target cannot hold is not there."""
         if not keys.num_rows:
             return
+        try:
+            with self._con.transaction():  # a savepoint
+                self._delete_all(keys)
+            return
+        except self._pg.DataError:
+            if keys.num_rows == 1:
+                return
+        half = keys.num_rows // 2
+        self._delete(keys.slice(0, half))
+        self._delete(keys.slice(half))
+
+    def _delete_all(self, keys: pa.Table) -> None:
+        sql, names = self._sql, list(self._binding.key)
         temp = self._copied(keys, "millpond_keys")
         terms = sql.SQL(" AND ").join(
             sql.SQL("t.{0} IS NOT DISTINCT FROM d.{0}").format(sql.Identifier(name)) for name in names

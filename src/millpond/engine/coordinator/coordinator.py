@@ -294,8 +294,17 @@ class Coordinator:
 
     @property
     def failed_sinks(self) -> Mapping[str, MillpondError]:
-        """Sinks whose last delivery failed, until one succeeds."""
+        """Sinks whose last delivery failed, until one succeeds or is asked for again."""
         return self._deliveries.failed
+
+    @property
+    def sink_errors(self) -> Mapping[str, MillpondError]:
+        """The error of the last delivery of each sink, until one succeeds."""
+        return self._deliveries.errors
+
+    def awaits(self, sink: str) -> bool:
+        """Is a delivery of this sink awaited?"""
+        return sink in self._deliveries.delivering
 
     def retry_sink(self, sink: str) -> None:
         """Retry a failed sink immediately."""

@@ -254,9 +254,11 @@ class Runner:
 
     def _log_failures(self, heard: Event) -> None:
         """Log failures of background threads."""
+        if isinstance(heard, DeliverFailed) and not self.coordinator.awaits(heard.sink):
+            return  # the sink was dropped, detached or paused meanwhile
         if isinstance(heard, DeliverFailed | CompactFailed):
             log.warning("%s; trying again later", one_line(heard.error))
-        elif isinstance(heard, Delivered) and heard.sink in self.coordinator.failed_sinks:
+        elif isinstance(heard, Delivered) and heard.sink in self.coordinator.sink_errors:
             log.info("sink %r works again from epoch %d", heard.sink, heard.epoch)
 
 

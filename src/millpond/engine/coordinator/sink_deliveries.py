@@ -39,6 +39,7 @@ class SinkDeliveries:
         self._state = state
         self._delivering: dict[str, Deliver] = {}
         self._failed: dict[str, FailedSink] = {}
+        self._errors: dict[str, MillpondError] = {}  # of last deliveries, also of those that are retried
         self._uncommitted = 0  # deliveries since the last commit of cursors
         self._refused: list[tuple[Deliver, Delivered]] = []  # with error rows for the next commit
         self._lost: dict[str, int] = {}  # by sink that gets epochs at most once: those that it did not get
@@ -55,8 +56,13 @@ class SinkDeliveries:
 
     @property
     def failed(self) -> Mapping[str, MillpondError]:
-        """Sinks whose last delivery failed, until one succeeds."""
+        """Sinks whose last delivery failed, until one succeeds or is asked for again."""
         return {sink: failed.error for sink, failed in dict(self._failed).items()}
+
+    @property
+    def errors(self) -> Mapping[str, MillpondError]:
+        """The error of the last delivery of each sink, until one succeeds."""
+        return dict(self._errors)
 
     @property
     def behind(self) -> Mapping[str, int]:
@@ -114,6 +120,7 @@ class SinkDeliveries:
         if done is None:
             return []
         self._failed.pop(sink, None)
+        self._errors.pop(sink, None)
         if event.refused:
             self._refused.append((done, event))
         self._state.cursors[sink] = max(epoch, self._state.cursors.get(sink, -1))
@@ -132,6 +139,7 @@ class SinkDeliveries:
             tries = 1 if before is None else before.tries + 1
             rest_us = min(policy.sink_rest_us_max, policy.sink_rest_us * 2 ** min(tries - 1, 20))
             self._failed[sink] = FailedSink(error, tries, self._state.uptime_us + rest_us)
+            self._errors[sink] = error
             if self._settings(sink).guarantee == "at_most_once":
                 self._lost[sink] = self._lost.get(sink, 0) + 1
                 self._uncommitted += 1
@@ -297,6 +305,7 @@ class SinkDeliveries:
         """Deliver nothing more; the epoch that is being delivered may still arrive."""
         self._delivering.pop(sink, None)
         self._failed.pop(sink, None)
+        self._errors.pop(sink, None)
         self._once.pop(sink, None)
         self._state.reads_after.pop(sink, None)
         self._catching_up.pop(sink, None)

@@ -26,6 +26,7 @@ from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.sources import postgres_connection
 from millpond.sources.postgres_cdc import PostgresSource
 from millpond.sources.postgres_publication import check_existing
+from millpond.sources.postgres_rights import check_rights
 from millpond.sources.postgres_schema import PostgresTable, check_definition, describe
 from millpond.sources.unavailable import named
 from millpond.sql.binding.catalog import columns_of
@@ -238,16 +239,17 @@ def _source(options: Mapping[str, str], name: str, tables: Sequence[PostgresTabl
     lost: Any = options.get("if_lost", "stop")
     if lost not in ("stop", "copy"):
         raise InvalidError(f"if_lost is 'stop' or 'copy', got {lost!r}")
-    if given is not None:
-        server = postgres_connection.shared(address)
-        if server.execute("SELECT 1 FROM pg_replication_slots WHERE slot_name = %s", [slot]).fetchone():
-            raise InvalidError(
-                f"replication slot {slot!r} exists already",
-                hint="each source needs a slot of its own; leave slot.name out, or choose another name",
-            )
+    server = postgres_connection.shared(address)
+    taken = "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s"
+    if given is not None and server.execute(taken, [slot]).fetchone():
+        raise InvalidError(
+            f"replication slot {slot!r} exists already",
+            hint="each source needs a slot of its own; leave slot.name out, or choose another name",
+        )
     publication = options.get("publication.name", slot)
     if publication != slot:
-        check_existing(postgres_connection.shared(address), publication, tables)
+        check_existing(server, publication, tables)
+    check_rights(server, publication, tables)
     return PostgresSource(address, tuple(tables), slot, publication, lost)
 
 
