@@ -47,6 +47,7 @@ def epochs(
         for table in first:
             source.push(table)
             pond.drain()
+        pond.compact()  # else runs of these epochs are merged beside the later ones
         took = []
         for table in then:
             source.push(table)
@@ -56,7 +57,7 @@ def epochs(
     return statistics.median(took)
 
 
-def open_sessions(count: int, touched: int = 10_000, times: int = 7) -> float:
+def open_sessions(count: int, touched: int = 10_000, times: int = 15) -> float:
     def define(stream: Any) -> None:
         stream.key_by("k").window(sessions("1h")).aggregate(n="count(*)").view("v")
 
@@ -71,7 +72,7 @@ def open_sessions(count: int, touched: int = 10_000, times: int = 7) -> float:
     return epochs(define, first, then)
 
 
-def early_firings(count: int, touched: int = 10_000, times: int = 7) -> float:
+def early_firings(count: int, touched: int = 10_000, times: int = 15) -> float:
     def define(stream: Any) -> None:
         windowed = stream.key_by("k").window(tumbling("1h"), trigger=after_watermark(early=always()))
         windowed.aggregate(n="count(*)").view("v")

@@ -72,6 +72,11 @@ def sessions(gap: Duration) -> WindowAssigner | GapExpression:
     GapExpression(expression='CASE WHEN tv THEN 3600 ELSE 600 END')
     """
     if isinstance(gap, str) and not is_duration(gap):
+        if not gap.strip():
+            raise InvalidError(
+                "the gap of sessions is empty",
+                hint='a duration such as "10m", or an SQL expression of the row',
+            )
         return GapExpression(gap)
     return Gap(_positive("the gap", gap))
 

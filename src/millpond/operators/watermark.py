@@ -75,6 +75,10 @@ class Watermark(CarriesOrigin, AppliesByBatch, NamesColumnsRead, MayNeedFullRows
                 detail=f"got {self.idle_us} us",
                 step=step,
             )
+        if self.drift_us is not None and self.drift_us < 0:
+            raise InvalidError(
+                "the drift of partitions cannot be negative", detail=f"got {self.drift_us} us", step=step
+            )
         rule = self.rule
         if isinstance(rule, Custom) and isinstance(rule.function, NewestOf):
             check_time(shape.schema, rule.function.column, step)

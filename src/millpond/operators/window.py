@@ -143,12 +143,11 @@ class Hop(CarriesOrigin, AppliesByBatch):
 
 
 def _check_positive(what: str, value: int, step: str) -> None:
-    if not 1 <= value <= LIMIT_US:
+    if value < 1:
+        raise InvalidError(f"the {what} of a window must be positive", detail=f"got {value} us", step=step)
+    if value > LIMIT_US:
         raise InvalidError(
-            f"the {what} of a window must be positive",
-            detail=f"got {value} us",
-            hint="give microseconds",
-            step=step,
+            f"the {what} of a window is longer than the calendar", detail=f"got {value} us", step=step
         )
 
 

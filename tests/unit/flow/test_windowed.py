@@ -264,6 +264,7 @@ def test_times_at_the_ends_of_the_calendar_are_error_rows() -> None:
         (lambda s: tumbling(-1), "must be positive"),
         (lambda s: tumbling("-1s"), "cannot be negative"),
         (lambda s: sliding("1m", "-5s"), "cannot be negative"),
+        (lambda s: sessions("  "), "gap of sessions is empty"),
         (
             lambda s: s.key_by("k").window(counting(3), on_close=True, allowed_lateness="1h"),
             "counted are never late",

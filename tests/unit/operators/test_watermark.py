@@ -90,6 +90,7 @@ def test_the_output_is_bounded_by_this_step() -> None:
         (Watermark("ts", 5), Shape(SCHEMA, append_only=False), "append-only"),
         (Watermark("k", 5), SHAPE, "not a time"),
         (Watermark("ts", -5), SHAPE, "cannot be negative"),
+        (Watermark("ts", 5, drift_us=-1), SHAPE, "drift of partitions cannot be negative"),
     ],
 )
 def test_wrong_watermarks_are_refused(operator: Watermark, shape: Shape, message: str) -> None:

@@ -186,6 +186,7 @@ def test_it_works_with_the_columns_it_requires() -> None:
         (Tumble("tss", SECOND), "no column 'tss'"),
         (Tumble("k", SECOND), "'k' is not a time"),
         (Tumble("ts", 0), "size of a window must be positive"),
+        (Tumble("ts", 2**62), "size of a window is longer than the calendar"),
         (Hop("ts", SECOND, 0), "slide of a window must be positive"),
     ],
 )
