@@ -22,6 +22,7 @@ from benchmarks import (
     scale,
     shedding,
     spark_reads,
+    thresholds,
     tpch,
     transactions,
     views,
@@ -188,6 +189,20 @@ def run_passes(
         raise typer.BadParameter(str(error)) from error
     with headline.alone():
         passes.run(wanted, blocks, _console())
+
+
+@app.command("thresholds")
+def run_thresholds(
+    names: Annotated[str, typer.Option(help="groups of thresholds, comma-separated")] = "all",
+    turns: Annotated[int, typer.Option(min=1, help="how often each value is measured")] = 7,
+) -> None:
+    """What the thresholds of `millpond.tuning` decide: CPU of the same work with other values, in turns."""
+    try:
+        wanted = thresholds.choose(names)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    with headline.alone():
+        thresholds.run(wanted, turns, _console())
 
 
 @app.command("shedding")
