@@ -102,7 +102,7 @@ class KafkaSource(KeepsHistory, ReportsLag):
         pairs = given.items() if isinstance(given, Mapping) else given
         object.__setattr__(self, "metadata", tuple((str(name), str(field)) for name, field in pairs))
         object.__setattr__(self, "schema", schema_fit.declared(schema_of(self.schema)))
-        _ = self.about
+        _ = self._about
         if not self._inside.names:
             raise InvalidError("a Kafka source needs a column that is in the messages")
         for text in (self.registry, *(value for _, value in self.client)):
@@ -277,7 +277,7 @@ class KafkaSource(KeepsHistory, ReportsLag):
     def _tables(
         self, decoder: MessageFormat, messages: list[Any], columns: Sequence[str]
     ) -> Iterator[pa.Table]:
-        wrong = kafka_metadata.misfits(messages, self.schema, self.about)
+        wrong = kafka_metadata.misfits(messages, self.schema, self._about)
         if wrong:
             yield self._refused(messages, wrong)
             messages = [message for n, message in enumerate(messages) if n not in wrong]
@@ -289,7 +289,7 @@ class KafkaSource(KeepsHistory, ReportsLag):
         if not good:
             return
         table = pa.concat_tables(good)
-        about = {name: field for name, field in self.about.items() if name in columns}
+        about = {name: field for name, field in self._about.items() if name in columns}
         if about:
             out = {index for index, _ in bad}
             kept = [message for i, message in enumerate(messages) if i not in out] if out else messages
@@ -320,11 +320,11 @@ class KafkaSource(KeepsHistory, ReportsLag):
     @property
     def _inside(self) -> pa.Schema:
         """The columns that the messages bring."""
-        about = self.about
+        about = self._about
         return pa.schema([column for column in self.schema if column.name not in about])
 
     @cached_property
-    def about(self) -> dict[str, str]:
+    def _about(self) -> dict[str, str]:
         """The metadata by column."""
         return kafka_metadata.fields_of(self.schema, dict(self.metadata))
 

@@ -89,7 +89,7 @@ class KafkaChanges:
                 f"changes are read from JSON or Avro, not from {self.source.format!r}",
                 hint=f"FORMAT {self.form.upper()} ENCODE JSON, or AVRO",
             )
-        about = self.source.about
+        about = self.source._about
         for name in self.key:
             if name not in about or self._key_is_of_the_message:
                 continue
@@ -138,7 +138,7 @@ class KafkaChanges:
     def _tables(self, messages: Sequence[Any], only: bool = False) -> Iterator[pa.Table]:
         """The changes of messages; `only` says that the topic has no other partitions."""
         values, bad = self._values(messages)
-        bad |= kafka_metadata.misfits(messages, self.source.schema, self.source.about)
+        bad |= kafka_metadata.misfits(messages, self.source.schema, self.source._about)
         rows: list[Row] = []
         offsets: list[int] = []
         kept_lists: list[list[int] | None] = []
@@ -168,7 +168,7 @@ class KafkaChanges:
             if len(chosen) < len(good):
                 table = table.take(pa.array([good.index(n) for n in chosen], pa.int64()))
             come_from = [messages[offsets[n]] for n in chosen]
-            for name, column in kafka_metadata.columns_of(come_from, self.source.schema, self.source.about):
+            for name, column in kafka_metadata.columns_of(come_from, self.source.schema, self.source._about):
                 place = table.column_names.index(name)
                 table = table.set_column(place, self.source.schema.field(place), column)
             log = [
@@ -344,11 +344,11 @@ class KafkaChanges:
     @cached_property
     def _key_is_of_the_message(self) -> bool:
         """Is the primary key the key of the message, whatever it is?"""
-        fields = [self.source.about.get(name) for name in self.key]
+        fields = [self.source._about.get(name) for name in self.key]
         return self.form == "upsert" and fields == ["key"]
 
     @cached_property
     def _readers(self) -> list[tuple[str, Reader]]:
         """How the values of columns are read that are in the messages."""
-        about = self.source.about
+        about = self.source._about
         return [(f.name, reader_of(f.type)) for f in self.source.schema if f.name not in about]
