@@ -18,6 +18,7 @@ from typing import Any, Literal, NoReturn
 
 from millpond.cancellation import check_cancelled
 from millpond.control import lease
+from millpond.control.lease_watch import LeaseWatch
 from millpond.engine.coordinator.inbox_polling import open_epoch
 from millpond.engine.coordinator.protocol import StateRewrite
 from millpond.engine.coordinator.runner import Runner
@@ -66,6 +67,7 @@ class Execution:
         self.runner: Runner | None = None  # set while this process holds the pond
         self.known_epoch = -1  # the newest epoch whose program this process uses
         self.keeper: lease.Keeper | None = None
+        self._lease_watch = LeaseWatch(components.store, components.settings.lease_ms / 1000)
         self.thread: threading.Thread | None = None  # the background thread
         self.stopping = threading.Event()
         # the error of the background thread, until stop() has raised it
@@ -159,7 +161,7 @@ class Execution:
         other = open_ponds.other(self.place, self)
         if other is not None and other.in_background:
             return lease.latest(self.components.store)
-        return lease.alive_elsewhere(self.components.store, self.components.settings.lease_ms / 1000)
+        return self._lease_watch.holder()
 
     def check(self) -> None:
         """Raise the error of the background thread, if it failed."""
@@ -288,6 +290,12 @@ class Execution:
         failure, self.failure = self.failure, None
         if failure is not None and raises and not self._failure_raised:
             _raise(failure)
+
+    def release(self) -> None:
+        """Let another process run the pond, unless it runs here in the background."""
+        with self._lock:
+            if self.thread is None and self.runner is not None:
+                self._let_go()
 
     # -- turns -------------------------------------------------------------------------
 

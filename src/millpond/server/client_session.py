@@ -146,6 +146,11 @@ class ClientSession:
         limit = self._user_limits.get(CONNECTIONS)
         return self.pool.connections.counted(self.user.name, limit)
 
+    @property
+    def user_limits(self) -> Mapping[str, int]:
+        """The limits of its user, by their names in SQL."""
+        return self._user_limits
+
     def statement_limit_ms(self) -> int:
         """The time that a statement may take: what the client asked for, within the limit of its user."""
         return _least(self.statement_ms_max, self._user_limits.get(STATEMENT_MS))

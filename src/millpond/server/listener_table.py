@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from millpond.errors import InvalidError
 from millpond.server.listener import Listener
 from millpond.server.serving import Serving
+from millpond.server.settings import ServeSettings
 
 
 @dataclass(frozen=True)
@@ -40,3 +41,12 @@ LISTENERS: dict[str, ListenerEntry] = {
     "flight": ListenerEntry("flight_port", "millpond.server.flight.flight_listener:FlightListener", "serve"),
     "pg": ListenerEntry("pg_port", "millpond.server.pgwire.pg_listener:PgListener"),
 }
+
+WORKERS = ListenerEntry("pg_port", "millpond.server.workers.worker_listener:WorkerListener")
+
+
+def wanted_listeners(settings: ServeSettings) -> list[tuple[str, ListenerEntry, int]]:
+    """The protocols that are served: the name, the entry and the port of each."""
+    entries = {**LISTENERS, "pg": WORKERS} if settings.workers else LISTENERS
+    found = [(name, entry, getattr(settings, entry.port)) for name, entry in entries.items()]
+    return [(name, entry, port) for name, entry, port in found if port is not None]

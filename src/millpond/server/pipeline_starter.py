@@ -8,11 +8,23 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from typing import Protocol
 
 from millpond.errors import ConflictError
 from millpond.pond import Pond
+from millpond.pond.other_processes import is_run_elsewhere
 
 ASK_AGAIN_S = 1.0  # after another process was found to run the pond
+
+
+class Pipeline(Protocol):
+    """Runs the epochs of the pond that is served."""
+
+    def ensure(self) -> None:
+        """Return when some process runs the pond; called in threads of statements."""
+
+    def stop(self) -> None:
+        """Stop what was started for this server."""
 
 
 class PipelineStarter:
@@ -31,6 +43,9 @@ class PipelineStarter:
                 return
             status = self._pond.status
             if status.epoch is None:
+                return
+            if is_run_elsewhere(self._pond):
+                self._elsewhere_until = time.monotonic() + ASK_AGAIN_S
                 return
             if isinstance(status.last_error, ConflictError):  # another process took the pond over
                 with contextlib.suppress(ConflictError):

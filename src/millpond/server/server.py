@@ -13,20 +13,13 @@ from typing import Any, TypeVar
 
 from millpond.errors import InvalidError, UnavailableError
 from millpond.pond import Pond
-from millpond.server.access.cached_rules import CachedRules
-from millpond.server.access.granted_access import GrantedAccess
-from millpond.server.access.known_rules import FileRules
-from millpond.server.access.pond_users import PondUsers
-from millpond.server.audit import Audit
-from millpond.server.authentication import Authenticator, LoopbackUsers, read_users
-from millpond.server.authorization import AllowAll, Authorizer
+from millpond.server.authentication import Authenticator
+from millpond.server.authorization import Authorizer
 from millpond.server.listener import Listener
-from millpond.server.listener_table import LISTENERS
-from millpond.server.serving import Serving
-from millpond.server.settings import USERS_OF_POND, ServeSettings, serve_settings
-from millpond.server.statements import StatementPool
+from millpond.server.listener_table import LISTENERS, wanted_listeners
+from millpond.server.make_serving import make_serving
+from millpond.server.settings import ServeSettings, serve_settings
 from millpond.server.thread_switching import quick_switching
-from millpond.server.tls import tls_context
 
 T = TypeVar("T")
 
@@ -44,26 +37,11 @@ class Server:
     ) -> None:
         self.settings = settings
         self.urls: dict[str, str] = {}  # of each listener, once it has started
-        rules = CachedRules(pond.store)
-        asked = str(settings.users) == USERS_OF_POND
-        if asked and not rules.now().roles:
-            raise InvalidError("the pond has no users", hint="CREATE USER name PASSWORD '…' ADMIN")
-        if asked or (settings.users is None and rules.now().roles):
-            authenticator = authenticator or PondUsers(rules)
-            authorizer = authorizer or GrantedAccess(rules)
-        elif settings.users is not None and authenticator is None:
-            authenticator = read_users(settings.users, settings.admins)
-            authorizer = authorizer or GrantedAccess(FileRules(authenticator.names, settings.admins))
-        authorizer = authorizer or AllowAll()
-        audit = Audit(pond.store, settings.audit_days_max, settings.audit_bytes_max)
-        self.serving = Serving(
-            pond,
-            settings,
-            StatementPool(pond, settings, authorizer, audit),
-            authenticator or LoopbackUsers(),
-            authorizer,
-            tls_context(settings),
-        )
+        if settings.workers and (authenticator is not None or authorizer is not None):
+            raise InvalidError(
+                "users and rules of your own cannot be checked by other processes", hint="leave out workers"
+            )
+        self.serving = make_serving(pond, settings, authenticator=authenticator, authorizer=authorizer)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run_loop, name="millpond-server", daemon=True)
         self._listeners: list[Listener] = []
@@ -77,11 +55,7 @@ class Server:
 
     def start(self) -> dict[str, str]:
         """Begin to listen; returns the URL of each listener."""
-        wanted = [
-            (name, entry, port)
-            for name, entry in LISTENERS.items()
-            if (port := getattr(self.settings, entry.port)) is not None
-        ]
+        wanted = wanted_listeners(self.settings)
         if not wanted:
             raise InvalidError("nothing is to be served", hint=f"give one of {_ports()}")
         self._thread.start()

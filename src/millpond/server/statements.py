@@ -22,7 +22,7 @@ from millpond.server.authorization import Authorizer
 from millpond.server.client_session import ClientSession
 from millpond.server.connection_limits import ConnectionLimits
 from millpond.server.metrics.activity import ServerActivity
-from millpond.server.pipeline_starter import PipelineStarter
+from millpond.server.pipeline_starter import Pipeline, PipelineStarter
 from millpond.server.point_reads import PlannedRead, PointReads
 from millpond.server.settings import ServeSettings
 from millpond.server.telemetry.traces import configured_traces
@@ -36,13 +36,20 @@ STOPPED = "the server is shutting down"
 
 
 class StatementPool:
-    def __init__(self, pond: Pond, settings: ServeSettings, authorizer: Authorizer, audit: Audit) -> None:
+    def __init__(
+        self,
+        pond: Pond,
+        settings: ServeSettings,
+        authorizer: Authorizer,
+        audit: Audit,
+        pipeline: Pipeline | None = None,
+    ) -> None:
         self.pond = pond
         self.settings = settings
         self.authorizer = authorizer
         self.audit = audit
         self.connections = ConnectionLimits()
-        self.pipeline = PipelineStarter(pond)
+        self.pipeline: Pipeline = pipeline or PipelineStarter(pond)
         self.activity = ServerActivity()
         self.traces = configured_traces()
         self.point_reads = PointReads(pond.store.uri)

@@ -82,6 +82,15 @@ def serve(
     connections_max: Annotated[
         int, typer.Option("--connections", metavar="N", min=1, help="Connections at the same time.")
     ] = 1000,
+    workers: Annotated[
+        int,
+        typer.Option(
+            "--workers",
+            metavar="N",
+            min=0,
+            help="Processes that serve PostgreSQL clients; 0: this one, which also runs the pipeline.",
+        ),
+    ] = 0,
     statements_max: Annotated[
         int, typer.Option("--statements", metavar="N", min=1, help="Statements at the same time.")
     ] = 8,
@@ -122,6 +131,7 @@ def serve(
         tls_cert=tls_cert,
         tls_key=tls_key,
         connections_max=connections_max,
+        workers=workers,
         statements_max=statements_max,
         statement_ms_max=statement_ms_max,
         idle_ms_max=idle_ms_max,

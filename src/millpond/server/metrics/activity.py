@@ -1,12 +1,13 @@
 """What a server itself does: its connections and the statements of its clients.
 
-Law: counting never fails and never waits for I/O; it is called for every statement of every protocol.
+Law: counting never fails and never waits for I/O; it is called for every statement of every protocol.  Only
+reading the counts asks other processes.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from millpond.errors import InternalError, MillpondError
@@ -49,6 +50,11 @@ class ServerActivity:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._samples = Samples()
+        self._others: list[Callable[[], Samples]] = []
+
+    def also_of(self, samples: Callable[[], Samples]) -> None:
+        """Add what other processes of the server have counted."""
+        self._others.append(samples)
 
     @contextmanager
     def connected(self, protocol: str) -> Iterator[None]:
@@ -76,7 +82,10 @@ class ServerActivity:
 
     def samples(self) -> Samples:
         with self._lock:
-            return self._samples.copied()
+            found = self._samples.copied()
+        for samples in self._others:
+            found = found.added(samples())
+        return found
 
 
 def verb_of(text: str) -> str:

@@ -6,7 +6,9 @@ Law: a value is accepted only for a metric of the registry and with exactly its 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from millpond.errors import InternalError
 from millpond.server.metrics.registry import BY_NAME, Metric
@@ -38,6 +40,10 @@ class Observations:
 
     def copied(self) -> Observations:
         return Observations(self.buckets, list(self.counts), self.total)
+
+    def added(self, other: Observations) -> Observations:
+        counts = [ours + theirs for ours, theirs in zip(self.counts, other.counts, strict=True)]
+        return Observations(self.buckets, counts, self.total + other.total)
 
     def cumulative(self) -> list[tuple[str, int]]:
         found, sum_so_far = [], 0
@@ -89,6 +95,64 @@ class Samples:
         for name, values in other._values.items():
             found._values.setdefault(name, {}).update(values)
         found._histograms.update(other.copied()._histograms)
+        return found
+
+    def added(self, other: Samples) -> Samples:
+        """The sums of two sets of samples.
+
+        >>> one, two = Samples(), Samples()
+        >>> one.add("millpond_connections", 2, "pg")
+        >>> two.add("millpond_connections", 3, "pg")
+        >>> one.added(two).value("millpond_connections", "pg")
+        5.0
+        """
+        found = self.copied()
+        for name, values in other._values.items():
+            for labels, value in values.items():
+                found.add(name, value, *labels)
+        for name, histograms in other._histograms.items():
+            for labels, seen in histograms.items():
+                known = found._histograms.setdefault(name, {}).get(labels)
+                found._histograms[name][labels] = seen.copied() if known is None else known.added(seen)
+        return found
+
+    def counters(self) -> Samples:
+        """What only ever grows: without gauges."""
+        found = self.copied()
+        found._values = {
+            name: values for name, values in found._values.items() if BY_NAME[name].kind != "gauge"
+        }
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """For another process: `of_json` reads it."""
+        return {
+            "values": [
+                [name, list(labels), value]
+                for name, values in self._values.items()
+                for labels, value in values.items()
+            ],
+            "histograms": [
+                [name, list(labels), seen.counts, seen.total]
+                for name, values in self._histograms.items()
+                for labels, seen in values.items()
+            ],
+        }
+
+    @classmethod
+    def of_json(cls, sent: Mapping[str, Any]) -> Samples:
+        """
+        >>> samples = Samples()
+        >>> samples.observe("millpond_query_seconds", 0.1, "pg", "SELECT")
+        >>> Samples.of_json(samples.to_json()).to_json() == samples.to_json()
+        True
+        """
+        found = cls()
+        for name, labels, value in sent["values"]:
+            found.set(name, value, *labels)
+        for name, labels, counts, total in sent["histograms"]:
+            buckets = _known(name, tuple(labels)).buckets
+            found._histograms.setdefault(name, {})[tuple(labels)] = Observations(buckets, list(counts), total)
         return found
 
     def values(self, name: str) -> dict[Labels, float]:
