@@ -17,6 +17,7 @@
 | `rollback.py`, `forking.py`, `replaying.py` | the time machine |
 | `state_migration.py` | migrate and bootstrap: state rewritten from rows of the user |
 | `sessions.py`, `sql_host.py`, `transaction.py` | SQL sessions, what they see, transactions from Python |
+| `other_processes.py` | what processes that have one pond open must know of each other |
 | `harness_access.py` | what the test harness does to a pond and users cannot |
 
 Reading is `serve/reader.py`, backups are `serve/backup.py`, statements are `sql/session.py`.

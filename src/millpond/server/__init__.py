@@ -5,7 +5,7 @@
 | `settings.py` | what to serve, where and within which limits |
 | `server.py` | starts and stops the listeners of one pond |
 | `listener.py`, `listener_table.py` | what a protocol must offer, and which protocols there are |
-| `serving.py` | what every listener is given |
+| `serving.py`, `make_serving.py` | what every listener is given, and how it is made |
 | `statements.py`, `client_session.py` | runs the statements of all clients in a bounded number of threads |
 | `change_groups.py`, `point_reads.py` | changes executed together; rows read by key without planning |
 | `thread_switching.py` | lets threads take turns more often |
@@ -18,4 +18,5 @@
 | `http/`, `flight/`, `metrics/` | HTTP, Arrow Flight SQL, and what Prometheus reads |
 | `dashboard/` | the page at `/` of the HTTP server |
 | `pgwire/`, `pg_catalog/` | the PostgreSQL protocol, and the catalog that its clients read |
+| `processes/` | PostgreSQL clients are served by several processes |
 """

@@ -42,11 +42,11 @@ LISTENERS: dict[str, ListenerEntry] = {
     "pg": ListenerEntry("pg_port", "millpond.server.pgwire.pg_listener:PgListener"),
 }
 
-WORKERS = ListenerEntry("pg_port", "millpond.server.workers.worker_listener:WorkerListener")
+PROCESSES = ListenerEntry("pg_port", "millpond.server.processes.process_listener:ProcessListener")
 
 
 def wanted_listeners(settings: ServeSettings) -> list[tuple[str, ListenerEntry, int]]:
     """The protocols that are served: the name, the entry and the port of each."""
-    entries = {**LISTENERS, "pg": WORKERS} if settings.workers else LISTENERS
+    entries = {**LISTENERS, "pg": PROCESSES} if settings.processes else LISTENERS
     found = [(name, entry, getattr(settings, entry.port)) for name, entry in entries.items()]
     return [(name, entry, port) for name, entry, port in found if port is not None]

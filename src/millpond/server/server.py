@@ -37,9 +37,9 @@ class Server:
     ) -> None:
         self.settings = settings
         self.urls: dict[str, str] = {}  # of each listener, once it has started
-        if settings.workers and (authenticator is not None or authorizer is not None):
+        if settings.processes and (authenticator is not None or authorizer is not None):
             raise InvalidError(
-                "users and rules of your own cannot be checked by other processes", hint="leave out workers"
+                "users and rules of your own cannot be checked by other processes", hint="leave out processes"
             )
         self.serving = make_serving(pond, settings, authenticator=authenticator, authorizer=authorizer)
         self._loop = asyncio.new_event_loop()

@@ -41,7 +41,7 @@ class ServeSettings:
     result_rows_max: int = 0  # of one SELECT; 0 is no limit
     audit_days_max: int = 30  # how long `millpond.audit` keeps what clients did; 0 records nothing
     audit_bytes_max: int = 256 << 20
-    workers: int = 0  # processes that serve PostgreSQL clients; with 0 this process does
+    processes: int = 0  # processes that serve PostgreSQL clients; with 0 this process does
     read_your_writes: bool = True  # a SELECT waits for the epoch with the client's own changes
 
     def __post_init__(self) -> None:
@@ -64,7 +64,7 @@ class ServeSettings:
             "result_rows_max",
             "audit_days_max",
             "audit_bytes_max",
-            "workers",
+            "processes",
         ):
             value, least = getattr(self, name), 1 if name in _POSITIVE else 0
             if isinstance(value, bool) or not isinstance(value, int) or value < least:

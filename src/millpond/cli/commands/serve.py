@@ -82,10 +82,10 @@ def serve(
     connections_max: Annotated[
         int, typer.Option("--connections", metavar="N", min=1, help="Connections at the same time.")
     ] = 1000,
-    workers: Annotated[
+    processes: Annotated[
         int,
         typer.Option(
-            "--workers",
+            "--processes",
             metavar="N",
             min=0,
             help="Processes that serve PostgreSQL clients; 0: this one, which also runs the pipeline.",
@@ -131,7 +131,7 @@ def serve(
         tls_cert=tls_cert,
         tls_key=tls_key,
         connections_max=connections_max,
-        workers=workers,
+        processes=processes,
         statements_max=statements_max,
         statement_ms_max=statement_ms_max,
         idle_ms_max=idle_ms_max,

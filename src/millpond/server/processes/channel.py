@@ -46,7 +46,7 @@ class Channel:
             while line := await self._reader.readline():
                 self._received(json.loads(line))
         except (ConnectionError, asyncio.IncompleteReadError, ValueError) as error:
-            log.debug("the channel to a worker has ended: %s", error)
+            log.debug("the channel to a process has ended: %s", error)
         finally:
             self.close()
 

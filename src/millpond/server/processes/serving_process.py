@@ -1,4 +1,4 @@
-"""The main program of a worker: serves the connections that the main process of the server hands to it.
+"""The main program of a process: serves the connections that the main process of the server hands to it.
 
 Law: it ends when the main process does.
 """
@@ -26,11 +26,11 @@ from millpond.server.make_serving import make_serving
 from millpond.server.pg_catalog.catalog_queries import Backend
 from millpond.server.pgwire.pg_connections import PgConnections, backend_fields, backend_of
 from millpond.server.pipeline_starter import ASK_AGAIN_S
+from millpond.server.processes.channel import LINE_BYTES_MAX, Channel, Handler
+from millpond.server.processes.handed_sockets import received
 from millpond.server.serving import Serving
 from millpond.server.settings import ServeSettings
 from millpond.server.thread_switching import quick_switching
-from millpond.server.workers.channel import LINE_BYTES_MAX, Channel, Handler
-from millpond.server.workers.handed_sockets import received
 from millpond.state.access_rules import CONNECTIONS
 
 log = logging.getLogger("millpond.server")
@@ -38,7 +38,7 @@ ASK_S = 5.0
 
 
 class MainProcess:
-    """What a worker asks of the main process: the pipeline, places, and the connections of other workers."""
+    """What a serving process asks of the main one: the pipeline, places, the connections of the others."""
 
     def __init__(self, channel: Channel, pond: Pond) -> None:
         self._channel = channel
@@ -64,7 +64,7 @@ class MainProcess:
     def stop(self) -> None:
         """The main process stops its pipeline itself."""
 
-    # -- the connections of other workers -----------------------------------------------
+    # -- the connections of other processes -----------------------------------------------
 
     def cancel(self, pid: int, secret: bytes) -> None:
         self._channel.tell("cancel", pid, secret.hex())
@@ -90,7 +90,7 @@ class MainProcess:
 
 
 class SentToMainProcess(logging.Handler):
-    """The main process logs what a worker has to say."""
+    """The main process logs what a process has to say."""
 
     def __init__(self, channel: Channel) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class SentToMainProcess(logging.Handler):
         self._channel.tell_from_thread("log", record.name, record.levelno, self.format(record))
 
 
-class Worker:
+class ServingProcess:
     def __init__(self, control: socket.socket, sockets: socket.socket) -> None:
         self._control = control
         self._sockets = sockets
@@ -213,12 +213,12 @@ class Worker:
 
 
 def main() -> None:
-    """Run a worker: the arguments are the descriptors of the two sockets to the main process."""
-    for kind in (signal.SIGINT, signal.SIGTERM):  # the main process decides when a worker ends
+    """Run a process: the arguments are the descriptors of the two sockets to the main process."""
+    for kind in (signal.SIGINT, signal.SIGTERM):  # the main process decides when a process ends
         signal.signal(kind, signal.SIG_IGN)
     control, sockets = (socket.socket(fileno=int(one)) for one in sys.argv[1:3])
     sockets.setblocking(False)
-    asyncio.run(Worker(control, sockets).run())
+    asyncio.run(ServingProcess(control, sockets).run())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A worker as the main process sees it: its process, the channel to it, and its connections."""
+"""A process as the main process sees it: its process, the channel to it, and its connections."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from typing import Any
 from millpond.errors import UnavailableError
 from millpond.pond.other_processes import PondOpening
 from millpond.server.metrics.samples import Samples
+from millpond.server.processes.channel import LINE_BYTES_MAX, Channel, Handler
 from millpond.server.settings import ServeSettings
-from millpond.server.workers.channel import LINE_BYTES_MAX, Channel, Handler
 
 log = logging.getLogger("millpond.server")
 START_S = 120.0
-STOP_S = 10.0  # how long a worker may take to end its statements
+STOP_S = 10.0  # how long a process may take to end its statements
 _numbers = itertools.count(1)
 
 
 class Places:
-    """The places of users that the connections of a worker have taken."""
+    """The places of users that the connections of a process have taken."""
 
     def __init__(self) -> None:
         self._taken: dict[int, AbstractContextManager[None]] = {}
@@ -46,7 +46,7 @@ class Places:
             self.give_back(pid)
 
 
-class WorkerProcess:
+class StartedProcess:
     def __init__(self, process: subprocess.Popen[bytes], sockets: socket.socket) -> None:
         self.number = next(_numbers)
         self.process = process
@@ -59,36 +59,36 @@ class WorkerProcess:
 
     @classmethod
     async def start(
-        cls, config: Mapping[str, Any], handlers: Callable[[WorkerProcess], Mapping[str, Handler]]
-    ) -> WorkerProcess:
-        """Start a worker; returns when it is ready to serve."""
+        cls, config: Mapping[str, Any], handlers: Callable[[StartedProcess], Mapping[str, Handler]]
+    ) -> StartedProcess:
+        """Start a process; returns when it is ready to serve."""
         control, theirs = socket.socketpair()
         sockets, their_sockets = socket.socketpair()
         with theirs, their_sockets:
             ends = (theirs.fileno(), their_sockets.fileno())
             process = subprocess.Popen(
-                [sys.executable, "-m", "millpond.server.workers.worker", *map(str, ends)],
+                [sys.executable, "-m", "millpond.server.processes.serving_process", *map(str, ends)],
                 pass_fds=ends,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
             )
         sockets.setblocking(False)
-        worker = cls(process, sockets)
+        started = cls(process, sockets)
         reader, writer = await asyncio.open_connection(sock=control, limit=LINE_BYTES_MAX)
-        worker.channel = Channel(reader, writer, handlers(worker))
-        worker._running = asyncio.create_task(worker.channel.run())
+        started.channel = Channel(reader, writer, handlers(started))
+        started._running = asyncio.create_task(started.channel.run())
         try:
-            await worker.channel.call("serve", config)
+            await started.channel.call("serve", config)
         except UnavailableError as error:
-            code = await worker.ended()
+            code = await started.ended()
             raise UnavailableError(
-                "a worker of the server has ended while it started", detail=f"its exit code is {code}"
+                "a process of the server has ended while it started", detail=f"its exit code is {code}"
             ) from error
         except BaseException:
-            worker.process.kill()
-            await worker.ended()
+            started.process.kill()
+            await started.ended()
             raise
-        return worker
+        return started
 
     async def ended(self) -> int:
         """Wait until the process has ended: its exit code."""
@@ -107,14 +107,14 @@ class WorkerProcess:
                 async with asyncio.timeout(STOP_S):
                     await self.channel.call("stop")
             except TimeoutError:
-                log.error("a worker of the server does not end, and is killed")
+                log.error("a process of the server does not end, and is killed")
                 self.process.kill()
         self.channel.close()
         await self.ended()
 
 
-def worker_config(opening: PondOpening, settings: ServeSettings) -> dict[str, Any]:
-    """What a worker is told, as JSON."""
+def process_config(opening: PondOpening, settings: ServeSettings) -> dict[str, Any]:
+    """What a process is told, as JSON."""
     paths = {name: _path(getattr(settings, name)) for name in ("users", "tls_cert", "tls_key")}
     return {
         "opening": asdict(opening),

@@ -1,5 +1,0 @@
-"""Serves PostgreSQL clients by several processes: `millpond serve --workers N`.
-
-The main process accepts connections and hands each to the worker that has the fewest.  It alone runs the
-pipeline, HTTP and Arrow Flight SQL.
-"""
