@@ -14,7 +14,7 @@ from millpond.sinks.iceberg import IcebergSink
 from millpond.sources.delta import DeltaSource
 from millpond.sources.iceberg import IcebergSource
 from millpond.sources.memory import MemorySource
-from millpond.testing.sinks import Feed, SinkDriver, run_check
+from millpond.testing.sinks import Deliverer, Feed, run_check
 
 from .test_s3_store import KEYS, moto
 
@@ -64,7 +64,7 @@ def test_two_commits_of_one_version_have_one_winner(endpoint: str) -> None:
     """The bucket decides it: both coordinators have compared the epoch before either commits."""
     target, feed = DeltaBucket(endpoint, "race"), Feed("append")
     part = feed.following()
-    one = SinkDriver(target, "append")
+    one = Deliverer(target, "append")
     two = one.successor()
     delivery, again = one.delivery(part), two.delivery(part)
     first, second = one.sink.open(delivery.binding), two.sink.open(again.binding)

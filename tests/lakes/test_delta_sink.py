@@ -19,7 +19,7 @@ from millpond.sinks.delivery import EpochDelta
 from millpond.sinks.delta import DeltaSink
 from millpond.sinks.lake_types import lake_schema
 from millpond.sinks.writing import SinkWriters
-from millpond.testing.sinks import CHECKS, Feed, SinkDriver, run_check
+from millpond.testing.sinks import CHECKS, Deliverer, Feed, run_check
 from tests.lakes.delta_reader import live_files, log_actions, read_delta
 from tests.lakes.kills import kill_and_compare
 from tests.lakes.targets import DeltaTarget
@@ -66,14 +66,14 @@ def test_two_coordinators_at_the_same_time(mode: Any, tmp_path: Path) -> None:
     parts = [feed.following() for _ in range(6)]
     failures: list[BaseException] = []
 
-    def deliver(driver: SinkDriver) -> None:
+    def deliver(deliverer: Deliverer) -> None:
         try:
             for part in parts:
-                driver.give(part)
+                deliverer.give(part)
         except BaseException as error:
             failures.append(error)
 
-    first = SinkDriver(target, mode)
+    first = Deliverer(target, mode)
     threads = [threading.Thread(target=deliver, args=(d,)) for d in (first, first.successor())]
     for thread in threads:
         thread.start()
@@ -90,7 +90,7 @@ def test_a_commit_from_an_old_state_of_the_table_is_refused(tmp_path: Path) -> N
     """Two coordinators have compared the epoch before either of them commits."""
     target, feed = DeltaTarget(tmp_path), Feed("append")
     part = feed.following()
-    one = SinkDriver(target, "append")
+    one = Deliverer(target, "append")
     two = one.successor()
     delivery, again = one.delivery(part), two.delivery(part)
     publishers = [one.sink.open(delivery.binding), two.sink.open(again.binding)]
@@ -107,43 +107,43 @@ def test_a_commit_from_an_old_state_of_the_table_is_refused(tmp_path: Path) -> N
 
 def test_an_epoch_is_remembered_after_a_checkpoint(tmp_path: Path) -> None:
     target, feed = DeltaTarget(tmp_path), Feed("append")
-    driver, part = SinkDriver(target, "append"), feed.following()
-    driver.give(part)
+    deliverer, part = Deliverer(target, "append"), feed.following()
+    deliverer.give(part)
     deltalake.DeltaTable(str(target.folder)).create_checkpoint()
     for path in (target.folder / "_delta_log").glob("*.json"):
         path.rename(path.with_suffix(".old"))  # the checkpoint alone remains
     (target.folder / "_delta_log" / "00000000000000000001.old").rename(
         target.folder / "_delta_log" / "00000000000000000001.json"
     )
-    driver.successor().give(part)
+    deliverer.successor().give(part)
     table = deltalake.DeltaTable(str(target.folder))
     assert (table.version(), table.count()) == (1, len(feed.rows))
 
 
 def test_rows_of_other_writers_stay(tmp_path: Path) -> None:
     target, feed = DeltaTarget(tmp_path), Feed("append")
-    driver = SinkDriver(target, "append")
-    driver.give(feed.following())
+    deliverer = Deliverer(target, "append")
+    deliverer.give(feed.following())
     other = pa.table({"k": [-1], "s": ["other"], "n": pa.array([1], pa.int64())})
     for _ in range(2):
         deltalake.write_deltalake(str(target.folder), other, mode="append")
-        driver.give(feed.following())
+        deliverer.give(feed.following())
     deltalake.DeltaTable(str(target.folder)).optimize.compact()
-    driver.give(feed.following())
+    deliverer.give(feed.following())
     found = sorted(row["k"] for row in target.read())
     assert found == sorted([-1, -1, *feed.rows])
 
 
 def test_a_table_that_was_replaced_is_opened_again(tmp_path: Path) -> None:
     target, feed = DeltaTarget(tmp_path), Feed("append")
-    driver = SinkDriver(target, "append")
-    driver.give(feed.following())
+    deliverer = Deliverer(target, "append")
+    deliverer.give(feed.following())
     before = set(feed.rows)
     target.reset()
     part = feed.following()
     with pytest.raises(millpond.errors.UnavailableError, match="was replaced"):
-        driver.give(part)
-    driver.give(part)
+        deliverer.give(part)
+    deliverer.give(part)
     assert {row["k"] for row in target.read()} == {*feed.rows} - before
 
 
@@ -194,10 +194,10 @@ def test_nested_keys_and_years_beyond_9999(partition_by: tuple[str, ...], tmp_pa
     far = pa.table({"d": days, "k": [[1, None], [], [2]]})
     target, writers = DeltaTarget(tmp_path, partition_by), SinkWriters()
     for mode, epoch in (("append", 1), ("upsert", 2), ("upsert", 3)):
-        driver = SinkDriver(target, mode, schema=far.schema)  # type: ignore[arg-type]
-        made = driver.delivery(EpochDelta(epoch, far.append_column("_w", pa.array([1, 1, 1], pa.int64()))))
+        deliverer = Deliverer(target, mode, schema=far.schema)  # type: ignore[arg-type]
+        made = deliverer.delivery(EpochDelta(epoch, far.append_column("_w", pa.array([1, 1, 1], pa.int64()))))
         binding = replace(made.binding, key=("k",) if mode == "upsert" else ())
-        refused = writers.write(driver.sink, replace(made, binding=binding))
+        refused = writers.write(deliverer.sink, replace(made, binding=binding))
         assert len(refused) == (2 if partition_by else 0)
         assert deltalake.DeltaTable(str(target.folder)).count() == (1 if partition_by else 3)
 
@@ -394,10 +394,10 @@ def test_fifty_kills_with_two_coordinators(tmp_path: Path) -> None:
 def test_a_part_that_was_delivered_before_columns_changed(tmp_path: Path) -> None:
     """A repeated delivery finds its epoch, although the view has other columns since."""
     target, feed = DeltaTarget(tmp_path), Feed("append")
-    driver, part = SinkDriver(target, "append"), feed.following()
-    driver.give(part)
+    deliverer, part = Deliverer(target, "append"), feed.following()
+    deliverer.give(part)
     wide = part.delta.append_column("more", pa.nulls(part.delta.num_rows, pa.int64()))
-    later = driver.successor()
+    later = deliverer.successor()
     later.schema = later.schema.append(pa.field("more", pa.int64()))
     later.give(EpochDelta(part.epoch, wide.select([*later.schema.names, "_w"])))
     assert len(target.read()) == len(feed.rows)

@@ -15,7 +15,7 @@ from millpond.errors import InvalidError
 from millpond.pond import Pond
 from millpond.sinks.iceberg import IcebergSink
 from millpond.sources.iceberg_catalog import open_catalog
-from millpond.testing.sinks import CHECKS, Feed, SinkDriver, run_check
+from millpond.testing.sinks import CHECKS, Deliverer, Feed, run_check
 from tests.lakes.iceberg_reader import data_files, metadata_of, read_iceberg
 from tests.lakes.kills import kill_and_compare
 from tests.lakes.targets import IcebergTarget
@@ -51,16 +51,16 @@ def test_two_coordinators_at_the_same_time(tmp_path: Path) -> None:
     parts = [feed.following() for _ in range(6)]
     failures: list[BaseException] = []
 
-    def deliver(driver: SinkDriver) -> None:
+    def deliver(deliverer: Deliverer) -> None:
         for part in parts:
             for _ in range(20):  # SQLite may be locked for a moment
                 try:
-                    driver.give(part)
+                    deliverer.give(part)
                     break
                 except millpond.errors.UnavailableError as error:
                     failures.append(error)
 
-    first = SinkDriver(target, "append")
+    first = Deliverer(target, "append")
     first.give()
     threads = [threading.Thread(target=deliver, args=(d,)) for d in (first, first.successor())]
     for thread in threads:
@@ -75,7 +75,7 @@ def test_a_commit_from_an_old_state_of_the_table_is_refused(tmp_path: Path) -> N
     """Two coordinators have compared the epoch before either of them commits."""
     target, feed = IcebergTarget(tmp_path), Feed("append")
     part = feed.following()
-    one = SinkDriver(target, "append")
+    one = Deliverer(target, "append")
     two = one.successor()
     delivery, again = one.delivery(part), two.delivery(part)
     publishers = [one.sink.open(delivery.binding), two.sink.open(again.binding)]
@@ -92,8 +92,8 @@ def test_a_commit_from_an_old_state_of_the_table_is_refused(tmp_path: Path) -> N
 
 def test_an_epoch_is_remembered_when_its_snapshot_has_expired(tmp_path: Path) -> None:
     target, feed = IcebergTarget(tmp_path), Feed("append")
-    driver, part = SinkDriver(target, "append"), feed.following()
-    driver.give(part)
+    deliverer, part = Deliverer(target, "append"), feed.following()
+    deliverer.give(part)
     catalog = open_catalog(target.catalog.items())
     table = catalog.load_table("shop.rows")
     table.append(pa.table({"k": [-1], "s": ["other"], "n": pa.array([1], pa.int64())}))
@@ -102,8 +102,8 @@ def test_an_epoch_is_remembered_when_its_snapshot_has_expired(tmp_path: Path) ->
     ).commit()
     assert len(catalog.load_table("shop.rows").metadata.snapshots) == 1
     catalog.close()
-    driver.close()
-    driver.successor().give(part)
+    deliverer.close()
+    deliverer.successor().give(part)
     assert sorted(row["k"] for row in target.read()) == sorted([-1, *feed.rows])
 
 

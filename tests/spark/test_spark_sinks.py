@@ -13,7 +13,7 @@ import millpond
 from millpond.errors import InvalidError, UnavailableError
 from millpond.sinks.foreach_batch import ForeachBatchSink
 from millpond.sinks.jdbc import JdbcSink
-from millpond.testing.sinks import Feed, SinkDriver, run_check
+from millpond.testing.sinks import Deliverer, Feed, run_check
 from tests.jdbc_driver import jdbc_jars
 from tests.sampling import first
 
@@ -158,7 +158,7 @@ def test_jdbc_replaces_a_table(check: str, jdbc: JdbcTarget) -> None:
 def test_jdbc_is_at_least_once(jdbc: JdbcTarget) -> None:
     """A repeated delivery comes again, and a changelog says which changes came twice."""
     jdbc.reset()
-    feed, driver = Feed("changelog"), SinkDriver(jdbc, "changelog")
+    feed, driver = Feed("changelog"), Deliverer(jdbc, "changelog")
     one, other = feed.following(), feed.following()
     for part in (one, other, other):
         driver.give(part)
@@ -221,7 +221,7 @@ def test_errors_of_jdbc_are_short_and_show_no_password(
 ) -> None:
     monkeypatch.setenv("JDBC_PASSWORD", "jdbc-hunter2")
     url = "jdbc:postgresql://127.0.0.1:9/x?password=${env:JDBC_PASSWORD}"
-    driver = SinkDriver(jdbc, "append")
+    driver = Deliverer(jdbc, "append")
     driver.sink = JdbcSink(url, "t", {"driver": "org.postgresql.Driver"})  # type: ignore[arg-type]
     with pytest.raises(UnavailableError, match="the JDBC target failed") as error:
         driver.give(Feed("append").following())

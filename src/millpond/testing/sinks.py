@@ -104,7 +104,7 @@ class Feed:
 
 
 @dataclass
-class SinkDriver:
+class Deliverer:
     """Delivers to a sink as the engine does."""
 
     target: SinkTarget
@@ -131,9 +131,9 @@ class SinkDriver:
             made = Delivery(made.binding, made.epoch, made.after, made.parts, all_rows)
         return self._writers.write(self.sink, made)
 
-    def successor(self) -> SinkDriver:
+    def successor(self) -> Deliverer:
         """Another coordinator that takes over; this one may still be alive."""
-        return SinkDriver(self.target, self.mode, self.token + 1, self.schema)
+        return Deliverer(self.target, self.mode, self.token + 1, self.schema)
 
     def close(self) -> None:
         self._writers.close_all()
@@ -173,62 +173,62 @@ def _compare(target: SinkTarget, mode: SinkMode, feed: Feed) -> None:
     assert not extra, f"rows are there too often at epoch {feed.epoch}: {_few(extra)}"
 
 
-def _give(driver: SinkDriver, feed: Feed, *parts: EpochDelta) -> Sequence[RefusedRow]:
+def _give(deliverer: Deliverer, feed: Feed, *parts: EpochDelta) -> Sequence[RefusedRow]:
     rows = pa.Table.from_pylist(list(feed.rows.values()), schema=feed.schema)
-    return driver.give(*parts, all_rows=rows)
+    return deliverer.give(*parts, all_rows=rows)
 
 
 def _adds_up(target: SinkTarget, mode: SinkMode) -> None:
     """Inserts, updates and deletes, and epochs that were gathered, give the view."""
-    feed, driver = Feed(mode), SinkDriver(target, mode)
+    feed, deliverer = Feed(mode), Deliverer(target, mode)
     for _ in range(4):
-        _give(driver, feed, feed.following())
+        _give(deliverer, feed, feed.following())
         _compare(target, mode, feed)
-    _give(driver, feed, feed.following(), feed.following(), feed.following())
+    _give(deliverer, feed, feed.following(), feed.following(), feed.following())
     _compare(target, mode, feed)
-    driver.close()
+    deliverer.close()
 
 
 def _repeats(target: SinkTarget, mode: SinkMode) -> None:
     """A delivery that comes again, to the same or another coordinator, also an old one, changes nothing."""
-    feed, driver, done = Feed(mode, 1), SinkDriver(target, mode), []
+    feed, deliverer, done = Feed(mode, 1), Deliverer(target, mode), []
     for _ in range(3):
         done.append(feed.following())
         for _ in range(2):
-            _give(driver, feed, done[-1])
+            _give(deliverer, feed, done[-1])
         _compare(target, mode, feed)
-        driver.close()
-        driver = driver.successor()
-        _give(driver, feed, done[-1])
+        deliverer.close()
+        deliverer = deliverer.successor()
+        _give(deliverer, feed, done[-1])
         _compare(target, mode, feed)
-    driver.close()
-    driver = driver.successor()
+    deliverer.close()
+    deliverer = deliverer.successor()
     for part in done:
-        _give(driver, feed, part)
+        _give(deliverer, feed, part)
         _compare(target, mode, feed)
-    driver.close()
+    deliverer.close()
 
 
 def _crashes(target: SinkTarget, mode: SinkMode) -> None:
     """After a crash between any two lines of the sink, the next coordinator completes the epoch."""
-    feed, driver = Feed(mode, 2), SinkDriver(target, mode)
-    _give(driver, feed, feed.following())
+    feed, deliverer = Feed(mode, 2), Deliverer(target, mode)
+    _give(deliverer, feed, feed.following())
     rng, at = random.Random(3), 1
     for _ in range(CRASHES_MAX):
         part = feed.following()
-        died = _dies(driver, at, lambda driver=driver, part=part: _give(driver, feed, part))  # type: ignore[misc]
-        driver = driver.successor()
-        _give(driver, feed, part)
+        died = _dies(deliverer, at, lambda deliverer=deliverer, part=part: _give(deliverer, feed, part))  # type: ignore[misc]
+        deliverer = deliverer.successor()
+        _give(deliverer, feed, part)
         _compare(target, mode, feed)
         if not died:
             break
         at += rng.randint(1, 4)
-    driver.close()
+    deliverer.close()
 
 
 def _zombie(target: SinkTarget, mode: SinkMode) -> None:
     """A coordinator that was replaced and does not know it changes nothing any more."""
-    feed, old = Feed(mode, 4), SinkDriver(target, mode)
+    feed, old = Feed(mode, 4), Deliverer(target, mode)
     first = feed.following()
     _give(old, feed, first)
     new = old.successor()
@@ -249,8 +249,8 @@ def _whole_epochs(target: SinkTarget, mode: SinkMode) -> None:
     """A reader never sees a part of an epoch, whatever the sink has done so far."""
     if not getattr(target, "whole", True):
         return
-    feed, driver = Feed(mode, 5), SinkDriver(target, mode)
-    _give(driver, feed, feed.following(10))
+    feed, deliverer = Feed(mode, 5), Deliverer(target, mode)
+    _give(deliverer, feed, feed.following(10))
     for _ in range(2):
         before, part = feed.view, feed.following(10)
         after = feed.view
@@ -259,27 +259,27 @@ def _whole_epochs(target: SinkTarget, mode: SinkMode) -> None:
             seen = shown(mode, target.read(), feed.schema.names)
             assert seen in (before, after), "a reader sees a part of an epoch"
 
-        _traced(driver, look, lambda part=part: _give(driver, feed, part))  # type: ignore[misc]
+        _traced(deliverer, look, lambda part=part: _give(deliverer, feed, part))  # type: ignore[misc]
         _compare(target, mode, feed)
-    driver.close()
+    deliverer.close()
 
 
 def _empty_epochs(target: SinkTarget, mode: SinkMode) -> None:
     """A delivery without rows, first or later, is no error and changes nothing."""
-    feed, driver = Feed(mode, 6), SinkDriver(target, mode)
-    _give(driver, feed)
-    _give(driver, feed, feed.following())
-    _give(driver, feed, EpochDelta(feed.epoch + 1, feed.delta(feed.rows)))
+    feed, deliverer = Feed(mode, 6), Deliverer(target, mode)
+    _give(deliverer, feed)
+    _give(deliverer, feed, feed.following())
+    _give(deliverer, feed, EpochDelta(feed.epoch + 1, feed.delta(feed.rows)))
     _compare(target, mode, feed)
-    driver.close()
+    deliverer.close()
 
 
 def _big_epochs(target: SinkTarget, mode: SinkMode) -> None:
-    feed, driver = Feed(mode, 7), SinkDriver(target, mode)
-    _give(driver, feed, feed.following(ROWS_BIG))
-    _give(driver, feed, feed.following(ROWS_BIG // 4))
+    feed, deliverer = Feed(mode, 7), Deliverer(target, mode)
+    _give(deliverer, feed, feed.following(ROWS_BIG))
+    _give(deliverer, feed, feed.following(ROWS_BIG // 4))
     _compare(target, mode, feed)
-    driver.close()
+    deliverer.close()
 
 
 def _every_type(target: SinkTarget, mode: SinkMode) -> None:
@@ -289,8 +289,8 @@ def _every_type(target: SinkTarget, mode: SinkMode) -> None:
     delta = deltas.consolidate(
         pa.Table.from_pylist([{**row, deltas.WEIGHT: 1} for row in rows], schema=schema)
     )
-    driver = SinkDriver(target, mode, schema=TYPES)
-    driver.give(EpochDelta(1, delta), all_rows=pa.Table.from_pylist(rows, schema=TYPES))
+    deliverer = Deliverer(target, mode, schema=TYPES)
+    deliverer.give(EpochDelta(1, delta), all_rows=pa.Table.from_pylist(rows, schema=TYPES))
     found = sorted(target.read(), key=lambda row: int(row["k"]))
     same = getattr(target, "same", lambda expected, got: expected == got)
     assert len(found) == len(rows)
@@ -298,7 +298,7 @@ def _every_type(target: SinkTarget, mode: SinkMode) -> None:
         for name, value in expected.items():
             assert (value is None) == (got[name] is None), f"{name}: {value!r} became {got[name]!r}"
             assert value is None or same(value, got[name]), f"{name}: {value!r} became {got[name]!r}"
-    driver.close()
+    deliverer.close()
 
 
 def _refused_rows(target: SinkTarget, mode: SinkMode) -> None:
@@ -306,37 +306,37 @@ def _refused_rows(target: SinkTarget, mode: SinkMode) -> None:
     poison = getattr(target, "poison", None)  # changes a row into one that the target refuses
     if poison is None:
         return
-    feed, driver = Feed(mode, 8), SinkDriver(target, mode)
-    _give(driver, feed, feed.following())
+    feed, deliverer = Feed(mode, 8), Deliverer(target, mode)
+    _give(deliverer, feed, feed.following())
     before = {k: dict(row) for k, row in feed.rows.items()}
     bad, good = poison({"k": 901, "s": "bad", "n": 1}), {"k": 902, "s": "good", "n": 1}
     feed.rows |= {901: bad, 902: good}
     feed.epoch += 1
     part = EpochDelta(feed.epoch, feed.delta(before))
     for again in (False, True):
-        refused = _give(driver, feed, part)
+        refused = _give(deliverer, feed, part)
         assert len(refused) == 1, f"{len(refused)} rows were refused instead of 1 (repeated: {again})"
         assert '"k": 901' in refused[0].row
         assert refused[0].reason
     del feed.rows[901]
     _compare(target, mode, feed)
-    driver.close()
+    deliverer.close()
 
 
 def _rollback(target: SinkTarget, mode: SinkMode) -> None:
     """A rollback is an epoch that takes changes back."""
     if mode == "append":
         return
-    feed, driver = Feed(mode, 9), SinkDriver(target, mode)
-    _give(driver, feed, feed.following())
+    feed, deliverer = Feed(mode, 9), Deliverer(target, mode)
+    _give(deliverer, feed, feed.following())
     old = {k: dict(row) for k, row in feed.rows.items()}
     for _ in range(2):
-        _give(driver, feed, feed.following())
+        _give(deliverer, feed, feed.following())
     before, feed.rows = feed.rows, old
     feed.epoch += 1
-    _give(driver, feed, EpochDelta(feed.epoch, feed.delta(before)))
+    _give(deliverer, feed, EpochDelta(feed.epoch, feed.delta(before)))
     _compare(target, mode, feed)
-    driver.close()
+    deliverer.close()
 
 
 CHECKS: dict[str, Callable[[SinkTarget, SinkMode], None]] = {
@@ -391,7 +391,7 @@ def every_type_row(key: int) -> Row:
     }
 
 
-def _dies(driver: SinkDriver, at: int, call: Callable[[], object]) -> bool:
+def _dies(deliverer: Deliverer, at: int, call: Callable[[], object]) -> bool:
     """Run a call that dies before the given line of the sink's module; returns whether it did."""
     left = at
 
@@ -402,15 +402,15 @@ def _dies(driver: SinkDriver, at: int, call: Callable[[], object]) -> bool:
             raise SimulatedCrash
 
     try:
-        _traced(driver, die, call)
+        _traced(deliverer, die, call)
     except SimulatedCrash:
         return True
     return False
 
 
-def _traced(driver: SinkDriver, act: Callable[[], object], call: Callable[[], object]) -> None:
+def _traced(deliverer: Deliverer, act: Callable[[], object], call: Callable[[], object]) -> None:
     """Run a call, and `act` before every line of the sink's module."""
-    files = {inspect.getsourcefile(type(driver.sink))}
+    files = {inspect.getsourcefile(type(deliverer.sink))}
 
     def trace(frame: FrameType, event: str, arg: Any) -> Any:
         if frame.f_code.co_filename not in files:

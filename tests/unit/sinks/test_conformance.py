@@ -18,7 +18,7 @@ import pytest
 from millpond.sinks.callback import CallbackSink
 from millpond.sinks.delivery import Delivery, EpochDelta, Part, SinkBinding
 from millpond.sinks.files import FilesSink, committed_files
-from millpond.testing.sinks import CHECKS, SCHEMA, TYPES, Feed, SinkDriver, run_check
+from millpond.testing.sinks import CHECKS, SCHEMA, TYPES, Deliverer, Feed, run_check
 
 
 class CallbackTarget:
@@ -197,11 +197,11 @@ def test_values_in_names_of_folders_are_read_by_others(tmp_path: Path) -> None:
     """Spark leaves letters outside of ASCII as they are, and reads bytes in hexadecimal as single letters."""
     values = ["ä/ö", "日本", "a=b", "100%", "%2F", "..", "x:y", "q\"'", "tab\t", "back\\", " ", "\x7f", None]
     target = FolderTarget(tmp_path, "parquet", ("s",))
-    driver = SinkDriver(target, "append")
+    deliverer = Deliverer(target, "append")
     schema = Feed("append").delta({}).schema
     rows = [{"k": n, "s": value, "n": 1, "_w": 1} for n, value in enumerate(values)]
     refused = {"k": 99, "s": "__HIVE_DEFAULT_PARTITION__", "n": 1, "_w": 1}
-    (reason,) = driver.give(EpochDelta(1, pa.Table.from_pylist([*rows, refused], schema=schema)))
+    (reason,) = deliverer.give(EpochDelta(1, pa.Table.from_pylist([*rows, refused], schema=schema)))
     assert "stands for NULL" in reason.reason
     found = duckdb.sql(
         f"SELECT k, s FROM read_parquet('{target.folder}/*/*.parquet', hive_partitioning = true) ORDER BY k"
@@ -215,12 +215,12 @@ def test_a_value_that_is_too_long_for_a_folder_is_refused(tmp_path: Path) -> Non
     target.poison = lambda row: {**row, "s": "x" * 300}
     target.modes = ("append",)
     feed = Feed("append")
-    driver = SinkDriver(target, "append")
+    deliverer = Deliverer(target, "append")
     part = EpochDelta(1, feed.delta({}))
     rows = [{"k": 1, "s": "x" * 300, "n": 1, "_w": 1}, {"k": 2, "s": "good", "n": 1, "_w": 1}]
     part = EpochDelta(1, pa.Table.from_pylist(rows, schema=part.delta.schema))
     for _ in range(2):
-        (refused,) = driver.give(part)
+        (refused,) = deliverer.give(part)
         assert "too long" in refused.reason and '"k": 1' in refused.row
     assert [row["k"] for row in target.read()] == [2]
     (name,) = committed_files(str(target.folder))

@@ -20,7 +20,7 @@ from millpond.errors import InvalidError, UnavailableError
 from millpond.plan.codec import dumps
 from millpond.sinks import http as http_sinks
 from millpond.sinks.http import HttpSink, retry_after_s
-from millpond.testing.sinks import CHECKS, Feed, SinkDriver, run_check
+from millpond.testing.sinks import CHECKS, Deliverer, Feed, run_check
 from tests.lakes.kills import kill_and_compare
 
 
@@ -147,12 +147,12 @@ def test_conformance(check: str, fails: float, receiver: Receiver) -> None:
 
 def give(receiver: Receiver, sink: HttpSink, count: int = 5) -> Any:
     feed = Feed("append")
-    driver = SinkDriver(Target(receiver, 0.0), "append")
-    driver.sink = sink
+    deliverer = Deliverer(Target(receiver, 0.0), "append")
+    deliverer.sink = sink
     try:
-        return driver.give(feed.following(count))
+        return deliverer.give(feed.following(count))
     finally:
-        driver.close()
+        deliverer.close()
 
 
 def test_requests_have_keys_headers_and_places(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from millpond.sinks.foreach_batch import ForeachBatchSink
 from millpond.sinks.jdbc import JdbcSink
 from millpond.sinks.postgres import PostgresSink
 from millpond.sources import kafka_client, postgres_connection
-from millpond.testing.sinks import Feed, SinkDriver
+from millpond.testing.sinks import Deliverer, Feed
 
 SINKS: dict[str, tuple[Any, str, str]] = {
     "postgres": (PostgresSink("host=x", "t"), "psycopg", "psycopg"),
@@ -37,7 +37,7 @@ def test_sinks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
             return []
 
     with pytest.raises(MillpondError) as error:
-        SinkDriver(Target(), mode).give(Feed(mode).following(), all_rows=pa.table({"k": [1]}))
+        Deliverer(Target(), mode).give(Feed(mode).following(), all_rows=pa.table({"k": [1]}))
     assert error.value.hint is not None and "pip install" in error.value.hint and wanted in error.value.hint
     assert "\n" not in error.value.message
 
