@@ -108,11 +108,11 @@ class BackfillStoppedError(UnavailableError):
     """The user stopped the pond; the backfill starts again with the next run."""
 
 
-def backfill(setting: Setting, found: BackfillPlan, new: frozenset[str]) -> BackfillResult:
+def backfill(setting: Setting, planned: BackfillPlan, new: frozenset[str]) -> BackfillResult:
     """Compute the state of the new steps of a change; empty if there are none."""
     if not new:
         return BackfillResult((), {}, {}, {}, {})
-    return _Backfill(setting, found, new).run()
+    return _Backfill(setting, planned, new).run()
 
 
 def errors_taken_back(
@@ -131,16 +131,16 @@ def errors_taken_back(
 
 
 class _Backfill:
-    def __init__(self, setting: Setting, found: BackfillPlan, new: frozenset[str]) -> None:
+    def __init__(self, setting: Setting, planned: BackfillPlan, new: frozenset[str]) -> None:
         self.setting = setting
         self._epochs = Epochs(setting.engine)
         self.new = new
-        self.found = found
-        self.plan = found.plan
-        self.levels = cut(found.plan)
-        self.specs = table_specs(found.plan)
+        self.found = planned
+        self.plan = planned.plan
+        self.levels = cut(planned.plan)
+        self.specs = table_specs(planned.plan)
         self.past = Listing.of(setting.base, setting.worker.pages)
-        self.spans = spans_of(found.plan, setting.base.watermarks)  # all ended buckets close together
+        self.spans = spans_of(planned.plan, setting.base.watermarks)  # all ended buckets close together
         self.runs: list[RunRef] = []
         self.counts: dict[str, int] = {}
         self.marks: dict[str, Any] = {}

@@ -80,9 +80,9 @@ class Changer:
         with _failures_as_events() as failed:
             wanted, change = self._wanted(ask.catalog, plan)
             from_now = not self.from_now.isdisjoint(change.new)
-            found = backfill_plan(plan, change.plan, change.new, ask.base.positions, from_now=from_now)
-            require_late_rows(found, ask.base)
-            if ask.entry is not None and change.new and found.incremental:
+            planned = backfill_plan(plan, change.plan, change.new, ask.base.positions, from_now=from_now)
+            require_late_rows(planned, ask.base)
+            if ask.entry is not None and change.new and planned.incremental:
                 long = self._long_backfill(change, plan, ask.base)
                 progress = long.begin(ask)
                 if progress is not None:
@@ -104,7 +104,7 @@ class Changer:
                 self.on_progress,
                 self.stopped,
             )
-            result = backfill(setting, found, change.new)
+            result = backfill(setting, planned, change.new)
             metrics = {"backfill": dict(result.metrics)} if change.new else {}
             ended = errors_taken_back(self.worker, ask.base, ask.token, ask.epoch, change.gone)
             return PlanChanged(
@@ -154,8 +154,8 @@ class Changer:
         return wanted, plan_change(plan, wanted)
 
     def _long_backfill(self, change: PlanChange, plan: Plan, base: Manifest) -> LongBackfill:
-        found = backfill_plan(plan, change.plan, change.new, base.positions)
-        if not found.incremental:
+        planned = backfill_plan(plan, change.plan, change.new, base.positions)
+        if not planned.incremental:
             raise InvalidError(
                 "the running backfill cannot follow this program", hint="create the view again"
             )
@@ -163,7 +163,7 @@ class Changer:
             self.worker,
             self.engine,
             change,
-            found,
+            planned,
             bytes_max=self.bytes_max,
             checks=self.checks,
             vectorize_user_code=self.vectorize_user_code,
@@ -180,9 +180,9 @@ class Changer:
         return program_of(catalog, change.plan)
 
 
-def require_late_rows(found: BackfillPlan, base: Manifest) -> None:
+def require_late_rows(planned: BackfillPlan, base: Manifest) -> None:
     """Refuse a backfill that needs late rows which were dropped: it would treat them as on time."""
-    for node in found.plan.nodes.values():
+    for node in planned.plan.nodes.values():
         if not isinstance(node.operator, StateScan) or not node.operator.table.name.endswith(LATE):
             continue
         mark = node.operator.table.name.removesuffix(LATE)

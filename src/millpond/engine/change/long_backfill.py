@@ -97,7 +97,7 @@ class LongBackfill:
         worker: Worker,
         engine: Engine,
         change: PlanChange,
-        found: BackfillPlan,
+        planned: BackfillPlan,
         *,
         bytes_max: int,
         checks: bool = False,
@@ -108,22 +108,22 @@ class LongBackfill:
         self.worker = worker
         self._epochs = Epochs(engine)
         self.change = change
-        self.found = found
+        self.found = planned
         self.bytes_max = bytes_max
         self.checks = checks
         self.vectorize_user_code = vectorize_user_code
         self.options = dict(options or {})
         self.on_progress = on_progress
-        self.levels = cut(found.plan)
-        tables = {name: spec for name, spec in table_specs(found.plan).items() if name != ERRORS}
+        self.levels = cut(planned.plan)
+        tables = {name: spec for name, spec in table_specs(planned.plan).items() if name != ERRORS}
         self.specs: dict[str, TableSpec] = {**tables, ASIDE: ASIDE_SPEC}
-        self.own = frozenset(t.name for s in change.new for t in found.plan.nodes[s].binding.tables)
+        self.own = frozenset(t.name for s in change.new for t in planned.plan.nodes[s].binding.tables)
         self.scans = {
             step: node.operator.table.name
-            for step, node in found.plan.nodes.items()
+            for step, node in planned.plan.nodes.items()
             if isinstance(node.operator, StateScan)
         }
-        steps = found.plan.nodes.values()
+        steps = planned.plan.nodes.values()
         self.timed = any(t.time is not None for t in self.specs.values()) or any(
             isinstance(n.operator, Watermark) for n in steps
         )
@@ -193,10 +193,10 @@ class LongBackfill:
     # -- reading ----------------------------------------------------------------------
 
     def _cuts(self, rows: int, runs: Callable[[str], Sequence[RunRef]]) -> tuple[Cut, ...]:
-        found = {step: runs(table) for step, table in self.scans.items()}
-        sizes = {step: sum(ref.rows for ref in refs) for step, refs in found.items()}
+        runs_of = {step: runs(table) for step, table in self.scans.items()}
+        sizes = {step: sum(ref.rows for ref in refs) for step, refs in runs_of.items()}
         order = sorted(backfill_order(self.found.plan, sizes), key=self.found.phase)
-        return tuple(cut_scan(step, found[step], rows, self.bytes_max) for step in order)
+        return tuple(cut_scan(step, runs_of[step], rows, self.bytes_max) for step in order)
 
     def _between(self, since: int, until: int) -> tuple[RunRef, ...]:
         """The runs that epochs after `since` up to `until` added to the scanned tables."""
@@ -440,13 +440,13 @@ def _sums(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
 
 
 def _newest(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    found = dict(one)
-    watermarks.merge(found, other)
-    return found
+    newest = dict(one)
+    watermarks.merge(newest, other)
+    return newest
 
 
 def _by_table(runs: Sequence[RunRef]) -> dict[str, list[RunRef]]:
-    found: dict[str, list[RunRef]] = {}
+    by_table: dict[str, list[RunRef]] = {}
     for ref in runs:
-        found.setdefault(ref.table, []).append(ref)
-    return found
+        by_table.setdefault(ref.table, []).append(ref)
+    return by_table

@@ -85,7 +85,7 @@ def asked_for(
 
 def plan_moves(old: Plan, new: Plan, wanted: Mapping[str, Functions]) -> tuple[Move, ...]:
     """The states to rewrite: by step, one function for all its states or one for each of some."""
-    found = []
+    moves = []
     for step, functions in wanted.items():
         states = user_states(state_node(new, step))
         before = known_tables(old, step) if step in old.nodes else {}
@@ -105,8 +105,8 @@ def plan_moves(old: Plan, new: Plan, wanted: Mapping[str, Functions]) -> tuple[M
                     hint="pass a function from a row (a dict) to a row or None",
                     step=step,
                 )
-            found.append(Move(new.nodes[step], before[table.name], table, function))
-    return tuple(found)
+            moves.append(Move(new.nodes[step], before[table.name], table, function))
+    return tuple(moves)
 
 
 def state_node(plan: Plan, step: str) -> Node:

@@ -39,11 +39,11 @@ def save_plan(worker: Worker, plan: Plan, current: str | None = None) -> str:
     if current is not None and is_named(current, raw):
         worker.know_plan(current, plan)
         return current
-    for found in clear_secrets(plan):
+    for setting in clear_secrets(plan):
         log.warning(
             "%s is stored in clear in the catalog, where everybody who can read the pond can read it; "
             "write ${env:NAME}, ${file:/path} or ${secret:name} instead",
-            found,
+            setting,
         )
     name = fresh_name(raw)
     worker.plan_pins[name] = pin_plan(worker.store, name, SystemClock().now_us() + PIN_US)

@@ -30,12 +30,12 @@ def tables_of(node: Node, spec: TableSpec) -> list[str]:
 
 def with_expiry_rows(node: Node, spec: TableSpec, rows: pa.Table) -> list[tuple[TableSpec, pa.Table]]:
     """The rows of a state, and those of its expiry table."""
-    found = [(spec, rows)]
+    rows_by_spec = [(spec, rows)]
     state = state_of_table(node, spec)
     if state is not None and state.ttl is not None and EXPIRES in rows.column_names:
         mortal = rows.filter(pa.compute.is_valid(rows.column(EXPIRES)))
         name = sweep_name(node.step, state.name, state.sweep_tier)
         table = next(t for t in node.binding.tables if t.name == name)
         columns = [*(mortal.column(n) for n in spec.identity), mortal.column(EXPIRES)]
-        found.append((table, pa.table(columns, names=[*spec.identity, AT])))
-    return found
+        rows_by_spec.append((table, pa.table(columns, names=[*spec.identity, AT])))
+    return rows_by_spec

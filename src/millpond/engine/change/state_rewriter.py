@@ -90,7 +90,7 @@ class StateRewriter:
         if all(before.h_max < after.h_min for before, after in pairwise(refs)):
             return refs
         spec = self._specs[table]
-        found = []
+        disjoint = []
         for h_min, h_max in self._units(refs):
             rows = merge_segments(spec, refs, self.worker.open_file, h_min, h_max)
             if spec.rule == "latest" and rows.num_rows < self._count(refs, h_min, h_max):
@@ -99,8 +99,8 @@ class StateRewriter:
             if rows.num_rows:
                 writer = PackedWriter()
                 writer.add(spec, rows, bucket=bucket, presorted=True)
-                found += self._put(writer)
-        return found
+                disjoint += self._put(writer)
+        return disjoint
 
     def _count(self, refs: Iterable[RunRef], h_min: int, h_max: int) -> int:
         cuts = (self.worker.open_file(ref.file).segment(ref.segment).cut(h_min, h_max) for ref in refs)

@@ -28,14 +28,14 @@ def sinks_that_would_retract(head: Snapshot, target: Snapshot, plan_of: PlanOf) 
     """The attached append-only sinks of which a rollback to `target` would retract rows."""
     sinks = plan_of(head.manifest).sinks
     growing = [n for n, s in sinks.items() if n not in head.manifest.detached and is_append_only(s)]
-    found = []
+    retracting = []
     for name in growing:
         if sink_table(plan_of(target.manifest), name) is None:
             continue  # the rollback drops it with the program of the head
         delta = sink_difference(head, target, name, plan_of)
         if delta is not None and bool((deltas.weights(delta) < 0).any()):
-            found.append(name)
-    return found
+            retracting.append(name)
+    return retracting
 
 
 def refusal(sinks: list[str], epoch: int) -> InvalidError:

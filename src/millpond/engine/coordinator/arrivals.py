@@ -1,10 +1,15 @@
 """What the admission of an epoch knows of the partitions of its sources, as far as watermarks need it.
 
-By scan: `read`, the partitions with admitted rows; `ended`, those that end with them; `waiting`, those with
-rows that were not admitted; `held`, if a source gets to know partitions before it reads them, or has read
-all; `unread`, by column the least time of such partitions, if the source knows it; `reach`, a time before
-which nothing will come; `clock`, if time alone moves its watermarks, or steps hear of a move of the last
-epoch; `partitions`, those of the admitted splits.
+The arrivals of a scan may have:
+
+    read        the partitions of which rows were admitted
+    ended       the partitions of which the last rows were admitted
+    waiting     the partitions whose rows were not admitted
+    held        true when the source learns of partitions before it reads them, false when it has read them all
+    unread      by column: the least time in such partitions, if the source knows it
+    reach       a time before which no further row will come
+    clock       true if time alone moves its watermarks, or if steps learn only now of a move in the last epoch
+    partitions  the partition of each admitted split
 
 Law 3: all of it is in the manifest, so that a replay settles the same watermarks.
 """

@@ -79,9 +79,9 @@ class Commits:
             return Halt(error)
         return ReadBack(self._drafted().put.manifest.epoch)
 
-    def is_ours(self, found: Manifest) -> bool:
+    def is_ours(self, committed: Manifest) -> bool:
         """Did the put that was in doubt succeed?"""
-        return found.nonce == self._drafted().put.manifest.nonce
+        return committed.nonce == self._drafted().put.manifest.nonce
 
     def put_again(self) -> PutManifest:
         return self._drafted().put

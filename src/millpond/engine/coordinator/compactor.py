@@ -60,11 +60,11 @@ def compact(
         for n, (lo, hi) in enumerate(job.units)
     ]
     if job.bytes <= IN_DRIVER_BYTES:
-        found = [merge_unit(unit, worker) for unit in units]
+        merged = [merge_unit(unit, worker) for unit in units]
     else:
         raw = engine.map(_run_unit, [pickle.dumps(u) for u in units])
-        found = [None if r == b"" else ref_from_json(json.loads(r)) for r in raw]
-    return tuple(r for r in found if r is not None)
+        merged = [None if r == b"" else ref_from_json(json.loads(r)) for r in raw]
+    return tuple(r for r in merged if r is not None)
 
 
 def merge_small(
@@ -72,7 +72,7 @@ def merge_small(
 ) -> list[tuple[MergeJob, tuple[RunRef, ...]]]:
     """Run small merges of several tables in the coordinator's process, into one file."""
     writer = PackedWriter()
-    found: list[tuple[MergeJob, SegmentInfo | None]] = []
+    with_segments: list[tuple[MergeJob, SegmentInfo | None]] = []
     for group in _groups(jobs):
         merged = None
         if len(group) > 1:
@@ -85,28 +85,28 @@ def merge_small(
         if merged is not None:
             sizes, columns = merged
             infos = writer.add_stack([(s, size) for (_, s), size in zip(group, sizes, strict=True)], columns)
-            found += [(job, info) for (job, _), info in zip(group, infos, strict=True)]
+            with_segments += [(job, info) for (job, _), info in zip(group, infos, strict=True)]
             continue
         for job, spec in group:
             rows = merge_segments(spec, job.refs, worker.open_file, drop_tombstones=job.drop_tombstones)
-            found.append((job, writer.add(spec, rows, bucket=job.bucket, presorted=True)))
+            with_segments.append((job, writer.add(spec, rows, bucket=job.bucket, presorted=True)))
     buffers, written = writer.finish()
     name = run_names.new_name(token, epoch, run_names.MERGE)
     if written:
         run_names.put_run(worker.store, name, buffers)
     return [
         (job, () if info is None else (info.ref(name, lo=job.lo, hi=job.hi, kind="merge"),))
-        for job, info in found
+        for job, info in with_segments
     ]
 
 
 def _groups(jobs: Sequence[tuple[MergeJob, TableSpec]]) -> list[list[tuple[MergeJob, TableSpec]]]:
     """Group merges of tables with the same shape, with the first job in the first group."""
-    found: dict[Any, list[tuple[MergeJob, TableSpec]]] = {}
+    groups: dict[Any, list[tuple[MergeJob, TableSpec]]] = {}
     for job, spec in jobs:
         shape = stack_shape(spec) if job.bucket is None else None
-        found.setdefault(shape or (job.table, job.bucket), []).append((job, spec))
-    return list(found.values())
+        groups.setdefault(shape or (job.table, job.bucket), []).append((job, spec))
+    return list(groups.values())
 
 
 def merge_unit(unit: Unit, worker: Worker) -> RunRef | None:

@@ -221,22 +221,22 @@ class Coordinator:
         self._changes.end_backfill()
         return [self._epochs.poll(), *self._beside()]
 
-    def _on_read_back(self, found: Manifest | None) -> list[Instruction]:
-        if found is None:
+    def _on_read_back(self, committed: Manifest | None) -> list[Instruction]:
+        if committed is None:
             return [self._commits.put_again()]
-        if self._commits.is_ours(found):
+        if self._commits.is_ours(committed):
             return self._on_won()
-        return [self._takeover.on_lost(found)]
+        return [self._takeover.on_lost(committed)]
 
     # -- beside the chain -----------------------------------------------------
 
     def _beside(self) -> list[Instruction]:
         """The instructions that can start beside the chain now."""
-        found: list[Instruction] = [*self._deliveries.start()]
-        found += self._compactions.start(self._changes.backfilled_tables)
+        instructions: list[Instruction] = [*self._deliveries.start()]
+        instructions += self._compactions.start(self._changes.backfilled_tables)
         if not self._compactions.waits_for_commit:
-            found += self._collections.start(self._compactions.running, self._deliveries.oldest_files)
-        return found
+            instructions += self._collections.start(self._compactions.running, self._deliveries.oldest_files)
+        return instructions
 
     # -- for callers, some of them in other threads ----------------------------
 

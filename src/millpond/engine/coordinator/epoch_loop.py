@@ -249,10 +249,10 @@ def added_up(before: Mapping[str, int], more: Mapping[str, int]) -> dict[str, in
     >>> added_up({"late/w": 2, "errors/w": 1}, {"late/w": 3})
     {'late/w': 5, 'errors/w': 1}
     """
-    found = dict(before)
+    sums = dict(before)
     for name, count in more.items():
-        found[name] = found.get(name, 0) + count
-    return found
+        sums[name] = sums.get(name, 0) + count
+    return sums
 
 
 def rows_left(polls: Mapping[str, Poll], admitted: Mapping[str, Sequence[Split]]) -> dict[str, int]:

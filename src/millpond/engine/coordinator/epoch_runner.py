@@ -46,10 +46,10 @@ from millpond.state.tables.error_rows import ERRORS_SPEC
 
 def cache_totals(reports: Sequence[Report]) -> dict[str, dict[str, int]]:
     """What the disk caches of all tasks did: files found, files fetched and their bytes."""
-    found = [r.metrics["cache"] for r in reports if "cache" in r.metrics]
-    if not found:
+    counters = [r.metrics["cache"] for r in reports if "cache" in r.metrics]
+    if not counters:
         return {}
-    return {"cache": {name: sum(one[name] for one in found) for name in found[0]}}
+    return {"cache": {name: sum(one[name] for one in counters) for name in counters[0]}}
 
 
 class EpochRunner:
@@ -150,8 +150,8 @@ class EpochRunner:
         most = min(ask.parallelism, self._engine.default_parallelism)
         if most == 1 or sum(self._before(ask)) < tuning.PLAN_PARTS_US:
             return 1
-        while most > (found := len(self._worker.parts(self._program.catalog, most))):
-            most = found
+        while most > (parts := len(self._worker.parts(self._program.catalog, most))):
+            most = parts
         return most
 
     def _tasks(self, ask: RunEpoch, rows: int) -> int:
@@ -297,8 +297,8 @@ def _hosts(reports: Sequence[Report]) -> dict[str, Any]:
 
     Nothing if all tasks ran on one host.
     """
-    found = _numbered([str(r.metrics.get("host", "")) for r in reports])
-    return {"hosts": found} if len(found["names"]) > 1 else {}
+    hosts = _numbered([str(r.metrics.get("host", "")) for r in reports])
+    return {"hosts": hosts} if len(hosts["names"]) > 1 else {}
 
 
 def _numbered(hosts: Sequence[str]) -> dict[str, Any]:

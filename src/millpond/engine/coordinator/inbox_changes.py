@@ -36,14 +36,14 @@ def executed_in_one_epoch(plan: Plan, entries: Sequence[Entry]) -> list[Entry]:
     checked = checked_tables(plan)
     if _is_transaction(entries[0], checked):
         return in_one_epoch(entries, checked)
-    found = [entries[0]]
+    together = [entries[0]]
     for entry in entries[1:ENTRIES_MAX]:
-        if entry.kind != LOGIC or not _well_formed(found[0]) or not _well_formed(entry):
+        if entry.kind != LOGIC or not _well_formed(together[0]) or not _well_formed(entry):
             break
-        if not goes_with(found[0].args, entry.args):
+        if not goes_with(together[0].args, entry.args):
             break
-        found.append(entry)
-    return found
+        together.append(entry)
+    return together
 
 
 def _is_transaction(entry: Entry, checked: Container[str]) -> bool:
@@ -76,11 +76,11 @@ def made_splits(plan: Plan, before: Snapshot, entries: Sequence[Entry]) -> tuple
     shared = {"entry": entries[-1].number, FIRST_ENTRY: entries[0].number}
     splits = [_split({**shared, "table": scan, COUNTS: {}}, rows) for scan, rows in done.rows.items()]
     if not splits:
-        found = _any_table(plan, entries)
-        if found is None:
+        table = _any_table(plan, entries)
+        if table is None:
             more = tuple((str(n), f"transaction: {reason}") for n, reason in done.aborted.items())
             return (), (*rejects, *more)
-        scan, columns = found
+        scan, columns = table
         empty = columns.append(pa.field("_w", pa.int64())).empty_table()
         splits = [_split({**shared, "table": scan, COUNTS: {}}, empty)]
     first = splits[0]
@@ -89,10 +89,10 @@ def made_splits(plan: Plan, before: Snapshot, entries: Sequence[Entry]) -> tuple
 
 
 def _outcomes(done: ExecutedTransactions) -> dict[str, Any]:
-    found: dict[str, Any] = {COUNTS: {str(number): counts for number, counts in done.counts.items()}}
+    outcomes: dict[str, Any] = {COUNTS: {str(number): counts for number, counts in done.counts.items()}}
     if done.aborted:
-        found[ABORTED] = {str(number): reason for number, reason in done.aborted.items()}
-    return found
+        outcomes[ABORTED] = {str(number): reason for number, reason in done.aborted.items()}
+    return outcomes
 
 
 def _any_table(plan: Plan, entries: Sequence[Entry]) -> tuple[str, pa.Schema] | None:

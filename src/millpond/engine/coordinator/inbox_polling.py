@@ -48,9 +48,9 @@ class InboxPoll:
 def poll_inbox(worker: Worker, program: RunningProgram, head: Manifest, position: int) -> InboxPoll:
     """The next entries of the inbox after a position."""
     entries = inbox.beyond(worker.store, position)
-    found = _first(worker, program, head, entries)
+    polled = _first(worker, program, head, entries)
     waits = any(entry.kind not in inbox.ROW_KINDS for entry in entries)
-    return replace(found, command_waits=waits, end=position + len(entries))
+    return replace(polled, command_waits=waits, end=position + len(entries))
 
 
 def _first(

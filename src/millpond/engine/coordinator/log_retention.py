@@ -53,31 +53,31 @@ class LogRetention:
         if child.now_us >= self._check_all_at_us:
             tables = {ERRORS, *late}
             self._check_all_at_us = child.now_us + min(policy.errors.age_us, policy.late.age_us) // BUCKETS
-        found: set[TableBucket] = set()
+        expired: set[TableBucket] = set()
         for table in tables:
             rows = visible_rows(state, child, table)
             for ref in added:
                 if ref.table == table:
                     rows[ref.bucket] = rows.get(ref.bucket, 0) + ref.rows
-            found |= {(table, bucket) for bucket in _retention(policy, table).expired(rows, child.now_us)}
-        return found
+            expired |= {(table, bucket) for bucket in _retention(policy, table).expired(rows, child.now_us)}
+        return expired
 
 
 def open_buckets(state: PondState) -> dict[str, int]:
     """By table, the bucket into which the next epoch writes its error rows and late rows."""
     head = state.head
-    found = {}
+    buckets = {}
     for table in (ERRORS, *state.program.late):
         rows = visible_rows(state, head, table)
         bucket = _retention(state.policy, table).open_bucket(rows, state.now_us)
-        found[table] = max(bucket, head.cleared.get(table, bucket))
-    return found
+        buckets[table] = max(bucket, head.cleared.get(table, bucket))
+    return buckets
 
 
 def visible_rows(state: PondState, manifest: Manifest, table: str) -> dict[int | None, int]:
     """The rows of a log by bucket, without those that were cleared."""
-    found, limit = state.live.rows_by_bucket(table), manifest.cleared.get(table)
-    return found if limit is None else {b: n for b, n in found.items() if b is not None and b >= limit}
+    rows, limit = state.live.rows_by_bucket(table), manifest.cleared.get(table)
+    return rows if limit is None else {b: n for b, n in rows.items() if b is not None and b >= limit}
 
 
 def without_buckets(

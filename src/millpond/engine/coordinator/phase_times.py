@@ -47,12 +47,12 @@ class PhaseTimes:
         with self._lock:
             ms, delivered = self._ms, self._delivered
             self._ms, self._delivered = {}, {}
-        found: dict[str, Any] = {}
+        times: dict[str, Any] = {}
         if ms:
-            found["phases_ms"] = {phase: round(value, 3) for phase, value in ms.items()}
+            times["phases_ms"] = {phase: round(value, 3) for phase, value in ms.items()}
         if delivered:
-            found["delivered"] = {
+            times["delivered"] = {
                 sink: [int(n), int(rows), int(size), round(value, 3)]
                 for sink, (n, rows, size, value) in delivered.items()
             }
-        return found
+        return times

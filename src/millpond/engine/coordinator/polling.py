@@ -38,20 +38,25 @@ class Polling:
         self._rows_before = 0  # entries before this number are rows, as far as they were looked at
 
     def poll(self, ask: PollSources, program: RunningProgram, head: Manifest) -> Polled:
-        found: InboxPoll = poll_inbox(self._worker, program, head, int(ask.positions.get(INBOX, 0)))
-        if found.command is not None:
+        polled: InboxPoll = poll_inbox(self._worker, program, head, int(ask.positions.get(INBOX, 0)))
+        if polled.command is not None:
             return Polled(
-                self._clock.now_us(), {}, (found.command,), found.rollback_to, found.program, found.cleared
+                self._clock.now_us(),
+                {},
+                (polled.command,),
+                polled.rollback_to,
+                polled.program,
+                polled.cleared,
             )
-        waits = found.command_waits or (ask.held and self._has_command(found))
+        waits = polled.command_waits or (ask.held and self._has_command(polled))
         sources = {s: one for s, one in program.sources.items() if not isinstance(one, ReadsInbox)}
         try:
             polls, unpolled = self._poll_sources(ask, sources, head), frozenset[str]()
         except (MillpondError, OSError) as error:
-            if isinstance(error, MissingError) or not (waits or self._has_command(found)):
+            if isinstance(error, MissingError) or not (waits or self._has_command(polled)):
                 raise
             polls, unpolled, waits = {}, frozenset(sources), True
-        polls[INBOX] = found.rows
+        polls[INBOX] = polled.rows
         return Polled(self._clock.now_us(), polls, command_waits=waits, unpolled=unpolled)
 
     def _poll_sources(
@@ -65,11 +70,11 @@ class Polling:
                 polls[step] = _poll(source, (head.pond, step), ask.positions.get(step), seen, ask.max_rows)
         return polls
 
-    def _has_command(self, found: InboxPoll) -> bool:
+    def _has_command(self, polled: InboxPoll) -> bool:
         """Is there a command behind the rows of the inbox?  Entries beyond a poll are read once, here."""
-        if found.command_waits or not (found.rows.splits or found.rows.rejects):
-            return found.command_waits
-        start = max(found.end, self._rows_before)
+        if polled.command_waits or not (polled.rows.splits or polled.rows.rejects):
+            return polled.command_waits
+        start = max(polled.end, self._rows_before)
         for number in inbox.numbers(self._worker.store, after=inbox.entry_name(start - 1)):
             if inbox.read(self._worker.store, number).kind not in inbox.ROW_KINDS:
                 return True
@@ -100,6 +105,6 @@ def _poll(
     source: Source, reader: tuple[str, str], position: Any, seen: pa.Table | None, max_rows: int
 ) -> Poll:
     if isinstance(source, PollsForReader):
-        found: Poll = source.poll_for(reader, position, seen, max_rows)
-        return found
+        polled: Poll = source.poll_for(reader, position, seen, max_rows)
+        return polled
     return source.poll(position, seen, max_rows)

@@ -83,8 +83,8 @@ class PondState:
 
     def due(self, now_us: int) -> frozenset[str]:
         """The tables whose earliest bucket is due by the clock."""
-        found = ((table, wake, self.live.earliest(table)) for table, wake in self.program.wakes.items())
-        return frozenset(t for t, wake, bucket in found if bucket is not None and wake.due(bucket, now_us))
+        earliest = ((table, wake, self.live.earliest(table)) for table, wake in self.program.wakes.items())
+        return frozenset(t for t, wake, bucket in earliest if bucket is not None and wake.due(bucket, now_us))
 
     def time_without_steps(self, now_us: int) -> int:
         """The time of a commit that runs no step: that of the head while a table is due, else now.

@@ -118,12 +118,14 @@ def _wanted(step: str, mine: Shedding, observed: ShedInput, most: int | None) ->
 
 def thinned(admitted: Splits, decision: ShedDecision) -> dict[str, list[Split]]:
     """The splits with the share of rows that the epoch keeps of each."""
-    found = {}
+    admitted_rows = {}
     for step, splits in admitted.items():
         mine, rule = decision.sources.get(step), decision.allowed.get(step)
         sample = None if mine is None or rule is None else mine.sample(rule.window)
-        found[step] = [s if sample is None or s.recovers else replace(s, sample=sample) for s in splits]
-    return found
+        admitted_rows[step] = [
+            s if sample is None or s.recovers else replace(s, sample=sample) for s in splits
+        ]
+    return admitted_rows
 
 
 def resumed(
@@ -134,7 +136,7 @@ def resumed(
     If keys stay shed, and all that is owed is read, new rows are no longer shed.  What these keys can be owed
     is bounded: at the limit, rows are read again whether there is time or not.
     """
-    found = dict(admitted)
+    with_owed = dict(admitted)
     left = max(1, rows_max - sum(s.rows for splits in admitted.values() for s in splits))
     for step in admitted:
         mine, rule = decision.sources.get(step), decision.allowed.get(step)
@@ -144,25 +146,25 @@ def resumed(
         if step not in decision.calm and not full:
             continue
         owed = owed_splits(replace(decision, sources={step: mine}), left).get(step, [])
-        fresh = found[step]
+        fresh = with_owed[step]
         if rule.sticky and len(owed) == len(mine.owed) and step in decision.calm:
             decision = decision.changed(step, divisor=1)
             fresh = [replace(s, sample=None) for s in fresh]
-        found[step] = [*owed, *fresh]
+        with_owed[step] = [*owed, *fresh]
         left = max(1, left - sum(s.rows for s in owed))
-    return found, decision
+    return with_owed, decision
 
 
 def owed_splits(decision: ShedDecision, rows_max: int) -> dict[str, list[Split]]:
     """Splits to read again, the oldest first, with about `rows_max` rows."""
-    found: dict[str, list[Split]] = {}
+    chosen: dict[str, list[Split]] = {}
     left = rows_max
     for step, mine in sorted(decision.sources.items()):
         rule = decision.allowed.get(step)
         for owed in mine.owed if mine.recover and rule is not None and rule.recovers else ():
             if left <= 0:
                 break
-            found.setdefault(step, []).append(
+            chosen.setdefault(step, []).append(
                 Split(
                     owed["what"],
                     int(owed["rows"]),
@@ -173,7 +175,7 @@ def owed_splits(decision: ShedDecision, rows_max: int) -> dict[str, list[Split]]
                 )
             )
             left -= int(owed["rows"])
-    return found
+    return chosen
 
 
 def recorded_after(

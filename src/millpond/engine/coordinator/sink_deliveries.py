@@ -68,14 +68,14 @@ class SinkDeliveries:
     def behind(self) -> Mapping[str, int]:
         """The sinks that have epochs to receive, and the last epoch that each received."""
         head, cursors = self._state.committed, self._state.cursors
-        found = {sink: cursors.get(sink, -1) for sink in self._state.attached_sinks}
-        return {s: e for s, e in found.items() if head is not None and e < head.epoch}
+        cursor_of = {sink: cursors.get(sink, -1) for sink in self._state.attached_sinks}
+        return {s: e for s, e in cursor_of.items() if head is not None and e < head.epoch}
 
     # -- deliveries -----------------------------------------------------------
 
     def start(self) -> list[Deliver]:
         """A delivery for every sink that has something to receive and is neither busy nor pausing."""
-        found = []
+        instructions = []
         for sink in self._state.attached_sinks:
             failed = self._failed.get(sink)
             if sink in self._delivering or (
@@ -85,8 +85,8 @@ class SinkDeliveries:
             following = self._next(sink)
             if following is not None:
                 self._delivering[sink] = following
-                found.append(following)
-        return found
+                instructions.append(following)
+        return instructions
 
     def _next(self, sink: str) -> Deliver | None:
         state, head = self._state, self._state.head
@@ -174,7 +174,7 @@ class SinkDeliveries:
 
     def _due_groups(self) -> dict[str, int]:
         """By sink: the last epoch of the group that can end now."""
-        state, found = self._state, {}
+        state, groups = self._state, {}
         last_change = state.head.epoch if self._last_change is None else self._last_change
         for sink in state.attached_sinks:
             cursor = state.cursors.get(sink, -1)
@@ -190,8 +190,8 @@ class SinkDeliveries:
                 and not waits
                 and cursor < last_change
             ):
-                found[sink] = min(state.head.epoch, cursor + GATHERED_MAX)
-        return found
+                groups[sink] = min(state.head.epoch, cursor + GATHERED_MAX)
+        return groups
 
     def _with_groups(self, child: Manifest) -> Manifest:
         """The commit, with the ends of the groups that are due."""
@@ -216,14 +216,14 @@ class SinkDeliveries:
         return any(self._settings(sink).when_behind == "hold" for sink in self._too_far_behind())
 
     def _too_far_behind(self) -> list[str]:
-        state, found = self._state, []
+        state, behind_too_far = self._state, []
         for sink in state.attached_sinks:
             limit = self._settings(sink).behind_max
             if limit is not None and state.head.epoch - state.cursors.get(sink, -1) > limit:
-                found.append(sink)
+                behind_too_far.append(sink)
             else:
                 self._catching_up[sink] = 0
-        return found
+        return behind_too_far
 
     def _falls_back(self, sink: str) -> bool:
         """Is a sink to be paused?  Not one that was attached far behind and is catching up."""

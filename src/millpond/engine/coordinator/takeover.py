@@ -112,7 +112,7 @@ class Takeover:
     def on_won(self) -> None:
         self.owner = True
 
-    def on_lost(self, found: Manifest) -> ReadHead | Halt:
+    def on_lost(self, winner: Manifest) -> ReadHead | Halt:
         """Handle that another process committed the epoch that we wanted to commit."""
         if not self.owner:
             self._races_lost += 1
@@ -120,10 +120,10 @@ class Takeover:
                 return ReadHead()
         return Halt(
             ConflictError(
-                f"another coordinator committed epoch {found.epoch}",
-                detail=f"its token is {found.token}, ours is {self._state.token}",
+                f"another coordinator committed epoch {winner.epoch}",
+                detail=f"its token is {winner.token}, ours is {self._state.token}",
                 hint="only one process may write a pond; stop one of them, or open with standby=True",
-                epoch=found.epoch,
+                epoch=winner.epoch,
             )
         )
 

@@ -62,10 +62,10 @@ class WorkerPreparing:
         if len(parts) < PARTS_MIN or at_once < AT_ONCE_MIN or not self._busy.acquire(blocking=False):
             return None
         try:
-            found: list[Prepared] = []
+            prepared: list[Prepared] = []
             for first in range(0, len(parts), at_once):
-                found += self._some(ask, sink, parts[first : first + at_once])
-            return found
+                prepared += self._some(ask, sink, parts[first : first + at_once])
+            return prepared
         except InvalidError as error:
             # Workers may lack what the driver has, such as a secret in an environment variable.
             log.warning("sink %r is prepared in the driver: %s", ask.sink, error.message)

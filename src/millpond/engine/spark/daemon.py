@@ -8,7 +8,7 @@ task examines only what the task left behind (12 ms per task otherwise).
 
 Law: no thread is started before a fork; a thread does not survive a fork, and a
 lock that it held stays locked for ever.  OpenBLAS and jemalloc start threads
-when they are loaded, so they are configured before that not to.
+when they are loaded, so they are configured beforehand not to do so.
 """
 
 from __future__ import annotations

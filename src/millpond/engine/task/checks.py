@@ -67,9 +67,9 @@ def check_batched(node: Node, result: StepResult, rows: pa.Table, ctx: Context) 
     columns = [*spec.schema.names, "_w", "_h"]
     unbatched = [change.rows for change in result.changes]
     wanted = {str(row) for part in unbatched for row in part.select(columns).to_pylist()}
-    found = {str(row) for row in rows.select(columns).to_pylist()}
-    if not found >= wanted or (len(found) > len(wanted) and not isinstance(node.operator, Distinct)):
-        detail = f"alone {sorted(wanted - found)[:3]}, at once {sorted(found - wanted)[:3]}"
+    batched = {str(row) for row in rows.select(columns).to_pylist()}
+    if not batched >= wanted or (len(batched) > len(wanted) and not isinstance(node.operator, Distinct)):
+        detail = f"alone {sorted(wanted - batched)[:3]}, at once {sorted(batched - wanted)[:3]}"
         _broken(node, ctx, "steps that were computed at once gave another state", detail)
     if result.errors is not None and result.errors.num_rows:
         _broken(node, ctx, "steps that were computed at once lost error rows", str(result.errors.num_rows))

@@ -180,8 +180,8 @@ def receive(level: int, task: int, frames: Iterator[Raw], sources: Sequence[tupl
     tables = {
         edge: [
             decode_table(f.payload)
-            for f in sorted(found, key=lambda f: (f.from_level, f.from_task, f.sequence))
+            for f in sorted(frames_of_edge, key=lambda f: (f.from_level, f.from_task, f.sequence))
         ]
-        for edge, found in by_edge.items()
+        for edge, frames_of_edge in by_edge.items()
     }
     return Received(tables, headers, passing)

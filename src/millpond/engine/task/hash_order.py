@@ -58,10 +58,10 @@ class HashOrder:
 def true_in(mask: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
     """A mask as a numpy array; NULL counts as false."""
     one = one_chunk(mask)
-    found: npt.NDArray[np.bool_] = (one.fill_null(False) if one.null_count else one).to_numpy(
+    is_true: npt.NDArray[np.bool_] = (one.fill_null(False) if one.null_count else one).to_numpy(
         zero_copy_only=False
     )
-    return found
+    return is_true
 
 
 def _as_it_is(column: pa.ChunkedArray) -> pa.Array:

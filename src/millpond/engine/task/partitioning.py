@@ -51,7 +51,7 @@ def _same_encoding(tables: list[pa.Table]) -> list[pa.Table]:
     for table in tables:
         for field in table.schema:
             kinds.setdefault(field.name, set()).add(field.type)
-    mixed = {name for name, found in kinds.items() if len(found) > 1}
+    mixed = {name for name, types in kinds.items() if len(types) > 1}
     if not any(pa.types.is_dictionary(kind) for name in mixed for kind in kinds[name]):
         return tables
     return [plain(table, mixed) for table in tables]

@@ -62,13 +62,13 @@ def parts(plan: Plan, count: int) -> tuple[PlanPart, ...]:
         lightest = loads.index(min(loads))
         members[lightest] |= steps_of_part
         loads[lightest] += _cost(plan, steps_of_part)
-    found = [_with_needs(plan, heard_by, steps) for steps in members if steps]
-    heaviest = max((_cost(plan, steps) for steps in found), default=0)
-    if len(found) < 2 or heaviest > tuning.PLAN_PART_SHARE_MAX * _cost(plan, set(plan.nodes)):
+    steps_of = [_with_needs(plan, heard_by, steps) for steps in members if steps]
+    heaviest = max((_cost(plan, steps) for steps in steps_of), default=0)
+    if len(steps_of) < 2 or heaviest > tuning.PLAN_PART_SHARE_MAX * _cost(plan, set(plan.nodes)):
         return undivided
     kept: set[str] = set()
     made = []
-    for steps in found:
+    for steps in steps_of:
         made.append(PlanPart(frozenset(steps), frozenset(steps - kept)))
         kept |= steps
     return tuple(made)
@@ -91,13 +91,13 @@ def _pieces(plan: Plan, heard_by: Heard, count: int) -> list[set[str]]:
     for group in _groups(plan, heard_by):
         shapes.setdefault(_shape(plan, group), []).append(group)
     total = sum(_cost(plan, group) for groups in shapes.values() for group in groups)
-    found = []
+    pieces = []
     for _, groups in sorted(shapes.items()):
         # The groups of one shape may weigh more than one part should, so they are cut.
         cuts = min(len(groups), -(-2 * count * sum(_cost(plan, g) for g in groups) // total))
         edges = [len(groups) * n // cuts for n in range(cuts + 1)]
-        found += [set[str]().union(*groups[lo:hi]) for lo, hi in itertools.pairwise(edges)]
-    return sorted(found, key=lambda steps: _cost(plan, steps), reverse=True)
+        pieces += [set[str]().union(*groups[lo:hi]) for lo, hi in itertools.pairwise(edges)]
+    return sorted(pieces, key=lambda steps: _cost(plan, steps), reverse=True)
 
 
 def _groups(plan: Plan, heard_by: Heard) -> list[set[str]]:
@@ -133,11 +133,11 @@ def _shape(plan: Plan, steps: set[str]) -> str:
 
 def _shared(plan: Plan) -> set[str]:
     """The steps near sources that may run in several parts: they are cheap and deterministic."""
-    found: set[str] = set()
+    shared: set[str] = set()
     for node in plan.topological():
-        if _repeats(node) and all(source in found for source in node.inputs):
-            found.add(node.step)
-    return found
+        if _repeats(node) and all(source in shared for source in node.inputs):
+            shared.add(node.step)
+    return shared
 
 
 def _repeats(node: Node) -> bool:
@@ -154,10 +154,10 @@ def _repeats(node: Node) -> bool:
 
 def _with_needs(plan: Plan, heard_by: Heard, steps: set[str]) -> set[str]:
     """The steps and all that they need, directly or not."""
-    found = set(steps)
+    needed = set(steps)
     waiting = list(steps)
     while waiting:
-        more = _needs(plan, heard_by, waiting.pop()) - found
-        found |= more
+        more = _needs(plan, heard_by, waiting.pop()) - needed
+        needed |= more
         waiting += more
-    return found
+    return needed

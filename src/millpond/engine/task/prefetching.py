@@ -87,10 +87,10 @@ def cache_metrics(store: Store, before: CacheCounts | None) -> dict[str, dict[st
     now = cache_counts(store)
     if now is None or before is None:
         return {}
-    found = {
+    counters = {
         "hits": now.hits - before.hits,
         "misses": now.misses - before.misses,
         "fetched_bytes": now.fetched_bytes - before.fetched_bytes,
         "parts": now.parts - before.parts,
     }
-    return {"cache": found} if any(found.values()) else {}
+    return {"cache": counters} if any(counters.values()) else {}

@@ -166,7 +166,7 @@ def _unread(
     each: WatermarkStep, before: Mapping[str, int], held: set[str], news_by_scan: Arrivals
 ) -> dict[str, int]:
     """By source that is held: the least time in what it has not read."""
-    found = {}
+    least_of = {}
     for scan in sorted(held):
         news = news_by_scan.get(scan, {})
         if "read" not in news and "ended" not in news:  # it read nothing
@@ -174,8 +174,8 @@ def _unread(
         else:
             least = news.get("unread", {}).get(each.columns.get(scan))
         if least is not None:
-            found[scan] = least
-    return found
+            least_of[scan] = least
+    return least_of
 
 
 def _value(side: Mapping[str, Any]) -> int | None:

@@ -120,7 +120,7 @@ def apply(
     looked = batched_lookup.lookup([member.table for member in members], runs, open_file, asked, places)
     if looked is None:
         return None
-    found, lookup = looked
+    is_found, lookup = looked
     old = pa.table([lookup[p] for p in places], names=[groups.schema.names[p] for p in places])
     fresh: dict[str, Any] = {"_n": ints(old.column("_n")) + counts}
     for i, argument in enumerate(rows.arguments):
@@ -132,7 +132,7 @@ def apply(
     columns: dict[str, Any] = dict(zip(operator.key, key, strict=True))
     errors: list[Failing] = []
     for i, kind in enumerate(kinds):
-        operator.advance(i, kind, found, old, fresh, fresh["_n"], columns, errors)
+        operator.advance(i, kind, is_found, old, fresh, fresh["_n"], columns, errors)
     if errors or (fresh["_n"] < 0).any():
         return None
     columns = {**fresh, **columns}
@@ -145,7 +145,7 @@ def apply(
         },
         WEIGHT: pa.array(weight),
     }
-    keep = found | (weight > 0)  # a group that appeared and vanished within the epoch leaves nothing
+    keep = is_found | (weight > 0)  # a group that appeared and vanished within the epoch leaves nothing
     bounds = asked.starts
     if not keep.all():
         where = np.flatnonzero(keep)

@@ -28,7 +28,7 @@ def run_all_levels(spec: EpochSpec, worker: Worker, task: int = 0) -> list[bytes
     own = replace(spec, parallelism=(1,) * depth, splits=(spec.splits[task],), in_parts=False)
     waiting: list[dict[int, list[Any]]] = [{} for _ in range(depth)]  # by level, then by edge
     headers: dict[int, frames.Header] = {}
-    found: list[bytes] = []
+    reports: list[bytes] = []
     listing: Listing | None = None
     for level in range(depth):
         run = TaskRun(own, level, 0, worker, listing, part, single_task=True)
@@ -47,5 +47,5 @@ def run_all_levels(spec: EpochSpec, worker: Worker, task: int = 0) -> list[bytes
         headers[level] = frames.Header.decode(
             memoryview(frames.Header(run.attempt, 0, 0, run.watermarks).encode())
         )
-        found.append(written_report(spec, run, task, received))
-    return found
+        reports.append(written_report(spec, run, task, received))
+    return reports

@@ -89,14 +89,14 @@ def heard(
     >>> heard((2, 2), {(0, 1): "b", (0, 0): "a"}) == ((0, ALL, attempts_digest(["a", "b"])),)
     True
     """
-    found: list[tuple[int, int, str]] = []
+    entries: list[tuple[int, int, str]] = []
     for level in sorted({level for level, _ in attempts}):
         mine = {task: attempt for (of, task), attempt in attempts.items() if of == level}
         if len(mine) == parallelism[level]:
-            found.append((level, ALL, attempts_digest([mine[task] for task in sorted(mine)])))
+            entries.append((level, ALL, attempts_digest([mine[task] for task in sorted(mine)])))
         else:
-            found += [(level, task, mine[task]) for task in sorted(mine)]
-    return tuple(found)
+            entries += [(level, task, mine[task]) for task in sorted(mine)]
+    return tuple(entries)
 
 
 def attempts_digest(attempts: Sequence[str]) -> str:

@@ -255,9 +255,9 @@ class TaskRun:
             self.asked(node, 1 + n, self.outputs.get(source)) for n, source in enumerate(node.inputs[1:])
         ]
         with naming_step(node.step, self.spec.epoch):
-            found = node.operator.ready(self.context(node), node.binding, tuple(sides))
-        self.check(node, found.result)
-        return found
+            prepared = node.operator.ready(self.context(node), node.binding, tuple(sides))
+        self.check(node, prepared.result)
+        return prepared
 
     def streamed(self, node: Node, ready: Ready) -> StepResult:
         """The result of a prepared step for the current batch."""
@@ -280,27 +280,27 @@ class TaskRun:
         node = self.plan.nodes[step]
         scan = node.operator
         assert isinstance(scan, Scan)
-        found = self._read(node, scan, self.levels.columns[node.step], splits)
-        if found.rows is not None and self._wants_full_rows(node.step, found.rows):
-            found = self._read(node, scan, tuple(node.binding.shape.schema.names), splits)
-        for partition, at_us in found.bounds:
+        arrived = self._read(node, scan, self.levels.columns[node.step], splits)
+        if arrived.rows is not None and self._wants_full_rows(node.step, arrived.rows):
+            arrived = self._read(node, scan, tuple(node.binding.shape.schema.names), splits)
+        for partition, at_us in arrived.bounds:
             if self.spec.past is None:
                 marked = self.levels.watermarks
                 watermarks.reach(self.watermarks, self._observer, marked, node.step, partition, at_us)
             else:
                 watermarks.reach_newest(self.watermarks, self.plan, node.step, at_us)
         if self._keeps(node):
-            for bad in found.bad:
+            for bad in arrived.bad:
                 self.errors.append(bad)
                 self._count(f"errors/{node.step}", bad.num_rows)
-            rows = 0 if found.rows is None else found.rows.num_rows
+            rows = 0 if arrived.rows is None else arrived.rows.num_rows
             self.rows_in += rows
-            if found.shed < 0:  # read again: of these rows, only those that were shed are new
-                rows = -found.shed
+            if arrived.shed < 0:  # read again: of these rows, only those that were shed are new
+                rows = -arrived.shed
             if not is_constant(node):  # constants are part of the program, not input
                 self._count(f"rows/{node.step}", rows)
-                self._count(f"shed/{node.step}", found.shed)
-        return found.rows
+                self._count(f"shed/{node.step}", arrived.shed)
+        return arrived.rows
 
     def _wants_full_rows(self, scan: str, rows: pa.Table) -> bool:
         """Does a step need the columns that this scan left out, for these rows?"""
@@ -394,10 +394,10 @@ class TaskRun:
 
     def _call_functions(self) -> None:
         """Call the functions of custom watermarks, with the rows of each partition in order."""
-        for (step, where), found in sorted(self._of_functions.items()):
+        for (step, where), rows_of_step in sorted(self._of_functions.items()):
             operator: Any = self.plan.nodes[step].operator
             names = self.plan.shape(step).schema.names
-            rows = concat([some for _, some in sorted(found, key=lambda of: of[0])])
+            rows = concat([some for _, some in sorted(rows_of_step, key=lambda of: of[0])])
             rows = rows.select([n for n in names if n in rows.column_names])
             entry = watermarks.entry_of(self.spec.watermarks, step, where) or {}
             with naming_step(step, self.spec.epoch):
@@ -433,8 +433,8 @@ class TaskRun:
                     delta = placed(delta, node, index, placement.key)
                 inputs.append(delta)
             else:
-                found = arrived.get((node.step, index))
-                rows = received_rows(found, node.binding.placements[index]) if found else None
+                received = arrived.get((node.step, index))
+                rows = received_rows(received, node.binding.placements[index]) if received else None
                 prepared = isinstance(node.operator, PreparesInput)  # already prepared by the sender
                 inputs.append(rows if prepared else self.asked(node, index, rows))
         if all(i is None for i in inputs) and not self._due(node):

@@ -35,12 +35,12 @@ def narrow(table: pa.Table) -> pa.Table:
             fields.append(field)
             columns.append(column)
             continue
-        found = _since(column) if pa.types.is_timestamp(field.type) else _smaller(field.type, column)
-        if found is None:
+        smaller = _since(column) if pa.types.is_timestamp(field.type) else _smaller(field.type, column)
+        if smaller is None:
             fields.append(field)
             columns.append(column)
         else:
-            mark, small = found
+            mark, small = smaller
             note = {**(field.metadata or {}), WIDE: mark}
             fields.append(pa.field(field.name, small.type, field.nullable, note))
             columns.append(small)

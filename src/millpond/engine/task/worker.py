@@ -110,22 +110,22 @@ class Worker:
 
     def parts(self, catalog: str, count: int) -> tuple[PlanPart, ...]:
         """The parts of a plan for this many independent tasks."""
-        found = self._parts.get((catalog, count))
-        if found is None:
-            found = self._parts[catalog, count] = parts(self.plan(catalog)[0], count)
-        return found
+        known = self._parts.get((catalog, count))
+        if known is None:
+            known = self._parts[catalog, count] = parts(self.plan(catalog)[0], count)
+        return known
 
     def task_plan(
         self, spec: EpochSpec, level: int, part: PlanPart | None = None, single_task: bool = False
     ) -> TaskPlan:
         """The physical plan of a task; cached for each program and way to run an epoch."""
         key = (spec.catalog, (level, spec.full_rows, spec.local_lookups, part, single_task, spec.passes_off))
-        found = self._task_plans.get(key)
-        if found is None:
+        known = self._task_plans.get(key)
+        if known is None:
             plan, levels = self.plan(spec.catalog, spec.full_rows, spec.local_lookups)
             first = unoptimized(plan, levels, level, single_task=single_task, part=part)
-            found = self._task_plans[key] = optimize(first, spec.passes_off)
-        return found
+            known = self._task_plans[key] = optimize(first, spec.passes_off)
+        return known
 
     def know_plan(self, catalog: str, plan: Plan) -> None:
         """Cache a plan that this process defined, with its live objects."""
@@ -141,9 +141,9 @@ class Worker:
     def forget_plan(self, catalog: str) -> None:
         self._plans.pop(catalog, None)
         self._runnable.pop(catalog, None)
-        self._levels = {key: found for key, found in self._levels.items() if key[0] != catalog}
-        self._parts = {key: found for key, found in self._parts.items() if key[0] != catalog}
-        self._task_plans = {key: found for key, found in self._task_plans.items() if key[0] != catalog}
+        self._levels = {key: levels for key, levels in self._levels.items() if key[0] != catalog}
+        self._parts = {key: levels for key, levels in self._parts.items() if key[0] != catalog}
+        self._task_plans = {key: levels for key, levels in self._task_plans.items() if key[0] != catalog}
 
 
 def local_name(name: str) -> str:
@@ -156,13 +156,13 @@ _workers: dict[tuple[int, str], Worker] = {}
 def worker_for(uri: str, make: Callable[[], Store] | None = None, **options: Any) -> Worker:
     """The worker of this process for a store; a forked process makes a new one."""
     key = (os.getpid(), uri)
-    found = _workers.get(key)
-    if found is None:
+    known = _workers.get(key)
+    if known is None:
         store = make() if make else open_store_here(uri, options)
         # The sender was asked to confirm trust.
-        found = Worker(store, trust=Trust(store, is_trusted=True), options=options)
-        _workers[key] = found
-    return found
+        known = Worker(store, trust=Trust(store, is_trusted=True), options=options)
+        _workers[key] = known
+    return known
 
 
 def open_store_here(uri: str, options: Mapping[str, Any]) -> Store:

@@ -1,7 +1,7 @@
 """A large file of a remote store of which only the parts that are read are fetched.
 
 The local copy is a sparse file that all processes of the host share and map.  A part that was not fetched is
-a hole in it.  Readers verify what they read (`state/runs/segment.py` has a checksum for each block), so
+a hole in it.  Readers verify what they read (`state/runs/verified_blocks.py` checks each block), so
 nothing else records what was fetched: a hole is fetched, and what does not match is fetched once more.
 
 Law 6 makes it safe: every process writes the same bytes to the same place, also two at the same time.

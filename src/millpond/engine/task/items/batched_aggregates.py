@@ -51,8 +51,8 @@ class BatchedAggregates:
                 for node, result in zip(live, results, strict=True):
                     task.keep(node, result)
             else:
-                for node, result, found in zip(live, results, stack.each(), strict=True):
-                    checks.check_batched(node, result, found, task.context(node))
+                for node, result, from_stack in zip(live, results, stack.each(), strict=True):
+                    checks.check_batched(node, result, from_stack, task.context(node))
         for node in live:
             task.note("apply" if stack is None else "batched_aggregates", node.step, 0)
             task.took(node.step, started, share=len(live))

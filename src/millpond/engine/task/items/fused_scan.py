@@ -88,13 +88,13 @@ class FusedScan:
             task.keep(task.plan.nodes[step], summed(results))
         if self.encoded:
             task.note("dictionary_columns", self.scan.step, 0)
-        for step, found in batches.outputs.items():
-            if found.reduces:
+        for step, batches_of_step in batches.outputs.items():
+            if batches_of_step.reduces:
                 task.note("batch_reduction", step, 0)
-            if found.pre_aggregated:
+            if batches_of_step.pre_aggregated:
                 task.reduced.add(step)
-            if found:
-                task.outputs[step] = one_chunk_if_few(found.all())
+            if batches_of_step:
+                task.outputs[step] = one_chunk_if_few(batches_of_step.all())
 
     def text(self) -> str:
         lines = [f"fused scan {self.scan.step}"]

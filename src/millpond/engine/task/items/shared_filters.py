@@ -45,15 +45,15 @@ class SharedFilters:
         started = time.perf_counter_ns()
         nodes = [task.plan.nodes[step] for step in self.filters]
         with naming_step(self.filters[0], task.spec.epoch):
-            found = masks(rows, [node.binding.extra for node in nodes])
+            each_mask = masks(rows, [node.binding.extra for node in nodes])
         task.took(self.filters[0], started)
-        if found is None:
+        if each_mask is None:
             for step in self.filters:
                 Apply(step).run(task)
             return
         keys = {} if task.batches is not None else dict(self.hash_keys)
         orders: dict[Key, HashOrder | None] = {}
-        for step, mask in zip(self.filters, found, strict=True):
+        for step, mask in zip(self.filters, each_mask, strict=True):
             started = time.perf_counter_ns()
             with naming_step(step, task.spec.epoch):
                 key = keys.get(step)
@@ -102,8 +102,8 @@ class PassPositions:
             return
         started = time.perf_counter_ns()
         names = {name: before.names.get(bound.column) for name, bound in node.binding.extra}
-        held = {name: column for name, column in names.items() if column is not None}
-        task.give_positions(self.step, replace(before, names=held))
+        columns = {name: column for name, column in names.items() if column is not None}
+        task.give_positions(self.step, replace(before, names=columns))
         task.took(self.step, started)
 
     def text(self) -> str:

@@ -37,13 +37,13 @@ class SharedProjections:
             return
         started = time.perf_counter_ns()
         with naming_step(self.projections[0], task.spec.epoch):
-            found = None if rows.num_rows > tuning.ONE_CHUNK_ROWS_MAX else self._project(task, rows)
+            projected = None if rows.num_rows > tuning.ONE_CHUNK_ROWS_MAX else self._project(task, rows)
         task.took(self.projections[0], started)
-        if found is None:
+        if projected is None:
             for step in self.projections:
                 Apply(step).run(task)
             return
-        for step, out in zip(self.projections, found, strict=True):
+        for step, out in zip(self.projections, projected, strict=True):
             started = time.perf_counter_ns()
             with naming_step(step, task.spec.epoch):
                 node, result = task.plan.nodes[step], StepResult(out)

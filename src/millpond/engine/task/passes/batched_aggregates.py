@@ -32,12 +32,12 @@ def groups_at(tasks: TaskPlan, level: int) -> list[tuple[str, ...]]:
     """The steps of a level that one call can compute: no step reads them, and they read earlier levels."""
     plan, levels = tasks.plan, tasks.levels
     wanted = tasks.wanted
-    found: dict[Hashable, list[str]] = {}
+    groups: dict[Hashable, list[str]] = {}
     for node in (plan.nodes[step] for step in levels.steps[level] if step not in wanted):
         if node.reads or not all(levels.level_of[source] < level for source in node.inputs):
             continue
         member = Member.of(node.operator, node.binding)
         shape = None if member is None else member.likeness(plan.shape(node.inputs[0]).schema)
         if shape is not None:
-            found.setdefault(shape, []).append(node.step)
-    return [tuple(steps) for steps in found.values() if len(steps) > 1]
+            groups.setdefault(shape, []).append(node.step)
+    return [tuple(steps) for steps in groups.values() if len(steps) > 1]

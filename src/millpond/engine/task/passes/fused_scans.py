@@ -15,7 +15,7 @@ from millpond.plan.nodes import Plan
 
 def fused_scans(tasks: TaskPlan) -> TaskPlan:
     scans = [item for item in tasks.items if isinstance(item, ReadSource)]
-    fused = [found for scan in scans if (found := _fused(tasks, scan)) is not None]
+    fused = [fused_item for scan in scans if (fused_item := _fused(tasks, scan)) is not None]
     if not fused:
         return tasks
     by_scan = {item.scan.step: item for item in fused}

@@ -25,10 +25,10 @@ def hash_order(tasks: TaskPlan) -> TaskPlan:
     items: list[Item] = []
     for item in tasks.items:
         if isinstance(item, SharedFilters):
-            found = {step: _grouped_by(tasks, readers, step) for step in item.filters}
-            counts = Counter(key for key, _ in found.values())
-            keys = {step: key for step, (key, _) in found.items() if key and counts[key] > 1}
-            keeps_hash.update(carrier for step in keys for carrier in found[step][1])
+            grouped = {step: _grouped_by(tasks, readers, step) for step in item.filters}
+            counts = Counter(key for key, _ in grouped.values())
+            keys = {step: key for step, (key, _) in grouped.items() if key and counts[key] > 1}
+            keeps_hash.update(carrier for step in keys for carrier in grouped[step][1])
             item = replace(item, hash_keys=tuple(keys.items()))
         items.append(item)
     if not keeps_hash:

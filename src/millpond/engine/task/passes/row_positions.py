@@ -21,16 +21,16 @@ def row_positions(tasks: TaskPlan) -> TaskPlan:
     # Only batched aggregates accept unprepared rows.
     batched = {send.edge.prepared_by for send in tasks.sends if send.unprepared}
     consumers = tasks.plan.consumers()
-    found = {
+    positions = {
         step
         for item in tasks.items
         if isinstance(item, SharedFilters)
         for filter_step in item.filters
         for step in _way(tasks, consumers, filter_step, batched)
     }
-    if not found:
+    if not positions:
         return tasks
-    return replace(tasks, items=tuple(_with_positions(item, found) for item in tasks.items))
+    return replace(tasks, items=tuple(_with_positions(item, positions) for item in tasks.items))
 
 
 def _way(tasks: TaskPlan, readers: Consumers, step: str, batched: set[str | None]) -> list[str]:

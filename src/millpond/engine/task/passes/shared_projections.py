@@ -13,8 +13,8 @@ from millpond.plan.nodes import Node
 
 def shared_projections(tasks: TaskPlan) -> TaskPlan:
     origins = tasks.levels.origins | tasks.levels.watermarks.inputs
-    found = by_source(tasks, lambda node: _computes(node) and (node.step, 0) not in origins)
-    groups = [SharedProjections(source, steps) for source, steps in found.items()]
+    projections = by_source(tasks, lambda node: _computes(node) and (node.step, 0) not in origins)
+    groups = [SharedProjections(source, steps) for source, steps in projections.items()]
     return replace(tasks, items=replaced(tasks.items, groups)) if groups else tasks
 
 
