@@ -5,10 +5,10 @@ The arrivals of a scan may have:
     read        the partitions of which rows were admitted
     ended       the partitions of which the last rows were admitted
     waiting     the partitions whose rows were not admitted
-    held        true when the source learns of partitions before it reads them, false when it has read them all
+    held        true if the source knows partitions that it has not read, false once it has read all
     unread      by column: the least time in such partitions, if the source knows it
     reach       a time before which no further row will come
-    clock       true if time alone moves its watermarks, or if steps learn only now of a move in the last epoch
+    clock       true if time alone moves its watermarks, or if steps learn now of the last move
     partitions  the partition of each admitted split
 
 Law 3: all of it is in the manifest, so that a replay settles the same watermarks.
