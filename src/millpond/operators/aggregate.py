@@ -221,7 +221,8 @@ class Aggregate(UsesHashOrder, PreAggregatesByBatch, EndsState):
         ]
         rows = self.spread.over(rows.drop_columns(["_h"]), self.key, kinds)
         hashes = hashing.hash_columns([rows.column(k) for k in self.key], rows.num_rows)
-        return rows.append_column("_h", pa.array(hashes))
+        order = np.argsort(hashes)  # they are many: the owner would sort them more than once
+        return rows.take(pa.array(order)).append_column("_h", pa.array(hashes[order]))
 
     def shrunk(self, binding: Binding, index: int, delta: pa.Table) -> pa.Table:
         feed = self.feeds[index]
