@@ -158,6 +158,11 @@ PER_KEY_KEYS_PER_QUERY = 4096
 # plans keep the way that they were defined with.
 SLICED_WINDOWS_MIN = 8
 
+# Windows per row from which on groups of rows are added up for each of their windows, instead of repeated for
+# each (decision 31).  100,000 rows of 10,000 keys in windows that follow every row took 64 ms with repeated
+# groups and 71 ms with sums at 5 windows per row, 212 and 175 ms at 10.
+SPREAD_SUMS_WINDOWS_MIN = 8
+
 # Time buckets in which the slices of one window are stored (decision 31).
 SLICE_BUCKETS = 256
 

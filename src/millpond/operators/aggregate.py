@@ -221,8 +221,10 @@ class Aggregate(UsesHashOrder, PreAggregatesByBatch, EndsState):
         ]
         rows = self.spread.over(rows.drop_columns(["_h"]), self.key, kinds)
         hashes = hashing.hash_columns([rows.column(k) for k in self.key], rows.num_rows)
-        order = np.argsort(hashes)  # they are many: the owner would sort them more than once
-        return rows.take(pa.array(order)).append_column("_h", pa.array(hashes[order]))
+        if self.spread.adds_up(kinds):  # in order, the owner need not sort them to number the keys
+            order = np.argsort(hashes)
+            rows, hashes = rows.take(pa.array(order)), hashes[order]
+        return rows.append_column("_h", pa.array(hashes))
 
     def shrunk(self, binding: Binding, index: int, delta: pa.Table) -> pa.Table:
         feed = self.feeds[index]

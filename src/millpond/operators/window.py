@@ -17,6 +17,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
+from millpond import tuning
 from millpond.errors import InvalidError
 from millpond.kernels.accumulated import Accumulated
 from millpond.kernels.accumulators import Accumulator
@@ -73,6 +74,10 @@ class Spread:
         """The columns of rows that say which windows they are in, besides those of the latest."""
         return () if self.first is None else (self.first,)
 
+    def adds_up(self, kinds: Sequence[Accumulator | None]) -> bool:
+        """Is it cheaper to add up the groups of each window than to repeat them?  Then each comes once."""
+        return can_spread(kinds) and bool(self.columns) and self.count >= tuning.SPREAD_SUMS_WINDOWS_MIN
+
     def over(self, rows: pa.Table, key: Sequence[str], kinds: Sequence[Accumulator | None]) -> pa.Table:
         """Partial rows with the fields of accumulators, of a key that contains the columns of the window."""
         shifted = {name: micros(rows.column(name))[0] for name in self.columns}
@@ -84,7 +89,7 @@ class Spread:
             first = last - (self.count - 1) * self.slide_us
         else:
             first, rows = micros(rows.column(self.first))[0], rows.drop_columns([self.first])
-        if can_spread(kinds):
+        if self.adds_up(kinds):
             own = [name for name in key if name not in self.columns]
             numbers = KeySet.of(rows, own).inverse if own else np.zeros(rows.num_rows, np.int64)
             parts = spread(numbers, first, last, self.slide_us, Accumulated.of(rows, kinds))

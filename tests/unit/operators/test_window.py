@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from millpond import tuning
 from millpond.delta import weights
 from millpond.errors import InvalidError
 from millpond.kernels.aggregate_feeds import Agg, AggregateFeed
@@ -58,8 +60,17 @@ def test_hop_is_every_window_that_holds_the_row(
         )
 
 
+@pytest.fixture(params=[2, 8])
+def sums_min(request: pytest.FixtureRequest) -> Iterator[int]:
+    """From how many windows per row on groups are added up instead of repeated."""
+    before, tuning.SPREAD_SUMS_WINDOWS_MIN = tuning.SPREAD_SUMS_WINDOWS_MIN, request.param
+    yield request.param
+    tuning.SPREAD_SUMS_WINDOWS_MIN = before
+
+
+@pytest.mark.usefixtures("sums_min")
 @pytest.mark.parametrize(("size", "slide"), [(10, 5), (4, 4), (10, 1)])
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(given_deltas=deltas(SCHEMA, values=NOT_NULL), parallelism=parallelisms())
 def test_groups_of_rows_given_once_are_spread_over_every_window(
     size: int, slide: int, given_deltas: list[pa.Table], parallelism: int
@@ -71,8 +82,9 @@ def test_groups_of_rows_given_once_are_spread_over_every_window(
     check_spread(hop, replace(hop, latest=True), flat, hop.spread, given_deltas, parallelism)
 
 
+@pytest.mark.usefixtures("sums_min")
 @pytest.mark.parametrize("function", ["min", "max", "avg", "approx_count_distinct"])
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(given_deltas=deltas(SCHEMA, append_only=True, values=NOT_NULL), parallelism=parallelisms())
 def test_other_accumulators_are_spread_as_well(
     function: str, given_deltas: list[pa.Table], parallelism: int
