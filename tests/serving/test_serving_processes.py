@@ -71,6 +71,21 @@ def test_every_process_reads_its_own_writes_and_those_of_others(server: ServedPo
         assert two.execute("SELECT * FROM t").fetchall() == [(7, "seven")]
 
 
+def test_every_process_sees_what_any_of_them_has_defined(server: ServedPond) -> None:
+    """One of the processes has made the pond: it must not go on with the definitions of then."""
+    with connect(server) as one, connect(server) as two:
+        for name, con, other in (("a", one, two), ("b", two, one)):
+            con.execute(f"CREATE TABLE {name} (n int)")
+            con.execute(f"INSERT INTO {name} VALUES (1)")
+            con.execute(f"ALTER TABLE {name} ADD COLUMN m int DEFAULT 2")
+            assert con.execute(f"SELECT * FROM {name}").fetchall() == [(1, 2)]
+            other.execute(f"INSERT INTO {name} VALUES (3, 4)")
+            assert sorted(other.execute(f"SELECT * FROM {name}").fetchall()) == [(1, 2), (3, 4)]
+            other.execute(f"DROP TABLE {name}")
+            with pytest.raises(psycopg.errors.UndefinedTable):
+                con.execute(f"INSERT INTO {name} VALUES (5, 6)")
+
+
 def test_connections_of_all_processes_are_shown_and_ended(server: ServedPond) -> None:
     with connect(server) as one, connect(server) as two:
         shown = {pid for (pid,) in one.execute("SELECT pid FROM pg_stat_activity").fetchall()}
