@@ -62,10 +62,10 @@ class _KeyRows:
 
     def of(self, call: int, key: int, *, nulls: bool) -> Iterator[tuple[int, tuple[Any, ...]]]:
         """The rows of a key that a call reads, with their weights."""
-        columns, given = self.values[call], self.given[call]
+        columns, conditions = self.values[call], self.given[call]
         for index in range(int(self.starts[key]), int(self.starts[key + 1])):
             row = tuple(column[index] for column in columns)
-            if (given is None or given[index]) and (nulls or all(v is not None for v in row)):
+            if (conditions is None or conditions[index]) and (nulls or all(v is not None for v in row)):
                 yield int(self.weights[index]), row
 
 
@@ -106,7 +106,7 @@ class Accumulate(ExpiresBehindBound):
         keys, changed = self._rows(binding, delta)
         names = [COUNT, STATE, ERROR, *(call.out for call in self.calls)]
         buckets = buckets_of(binding.tables[0], keys.columns)
-        found, before = ctx.table(binding.tables[0].name, buckets=buckets).lookup_one(keys, names)
+        is_found, before = ctx.table(binding.tables[0].name, buckets=buckets).lookup_one(keys, names)
         counts = before.column(COUNT).to_numpy() + _sums(changed)
         if (counts < 0).any():
             raise InternalError(
@@ -115,11 +115,11 @@ class Accumulate(ExpiresBehindBound):
                 step=ctx.step,
                 epoch=ctx.epoch,
             )
-        after = self._changed(before, found, counts, changed)
+        after = self._changed(before, is_found, counts, changed)
         again = [n for n, made in enumerate(after) if isinstance(made, str)]
         if again and len(binding.tables) > 1:
             self._from_rows(ctx, binding, delta, keys, again, after)
-        result = self._result(ctx, binding, delta, keys, (found, before), counts, after)
+        result = self._result(ctx, binding, delta, keys, (is_found, before), counts, after)
         return replace(result, drops=drops)
 
     # -- reading -----------------------------------------------------------------------
@@ -143,7 +143,7 @@ class Accumulate(ExpiresBehindBound):
 
     # -- computing -----------------------------------------------------------------------
 
-    def _changed(self, before: pa.Table, found: Any, counts: Ints, rows: _KeyRows) -> list[Any]:
+    def _changed(self, before: pa.Table, is_found: Any, counts: Ints, rows: _KeyRows) -> list[Any]:
         """For each key (states, values), None if it has no rows left, or the failure reason as text."""
         states, failed = before.column(STATE).to_pylist(), before.column(ERROR).to_pylist()
         after: list[Any] = []
@@ -153,7 +153,7 @@ class Accumulate(ExpiresBehindBound):
             elif failed[key] is not None:
                 after.append(failed[key])
             else:
-                after.append(self._one(states[key] if found[key] else None, key, rows))
+                after.append(self._one(states[key] if is_found[key] else None, key, rows))
         return after
 
     def _one(self, stored_state: bytes | None, key: int, rows: _KeyRows) -> Any:
@@ -190,8 +190,8 @@ class Accumulate(ExpiresBehindBound):
         some = KeySet(keys.hashes[which], keys.columns.take(pa.array(which)), np.empty(0, np.int64))
         stored = ctx.table(binding.tables[1].name).lookup(some).table
         mine = self._rows_of(some, delta) if self.key else delta
-        found, rows = self._rows(binding, concat([stored, mine.drop_columns([HASH])]))
-        position_of = {_name(found, n): n for n in range(len(found))}
+        kept_keys, rows = self._rows(binding, concat([stored, mine.drop_columns([HASH])]))
+        position_of = {_name(kept_keys, n): n for n in range(len(kept_keys))}
         for number in again:
             after[number] = self._one(None, position_of[_name(keys, number)], rows)
 
@@ -256,8 +256,8 @@ class Accumulate(ExpiresBehindBound):
         if not len(numbers):
             return None
         rows = keys.columns.take(pa.array(numbers)) if self.key else pa.table({WEIGHT: [1] * len(numbers)})
-        found = error_rows(rows, [str(reasons[n]) for n in numbers.tolist()])
-        return found if weight > 0 else negate(found)
+        errors = error_rows(rows, [str(reasons[n]) for n in numbers.tolist()])
+        return errors if weight > 0 else negate(errors)
 
 
 def _weighted(rows: pa.Table, weight: int) -> pa.Table:

@@ -36,9 +36,9 @@ class AssignSlices(CarriesOrigin, AppliesByBatch):
 
     @property
     def _slicing(self) -> Slicing:
-        found = slicing_of(self.windows)
-        assert found is not None
-        return found
+        slicing = slicing_of(self.windows)
+        assert slicing is not None
+        return slicing
 
     def bind(self, step: str, inputs: tuple[Shape, ...]) -> Binding:
         (shape,) = inputs

@@ -87,10 +87,10 @@ class Branch(CarriesOrigin):
 def _asked(rows: pa.Table, condition: Expression, name: str) -> tuple[pa.Table, pa.Table, pa.Table | None]:
     """(the rows where the condition is true, those where it is false or NULL, errors)."""
     visible = [(c, _passed(rows, c)) for c in rows.column_names if not c.startswith("_")]
-    found = project(rows, [*visible, (name, condition)])
-    true = one_chunk(found.rows.column(name)).fill_null(False).to_numpy(zero_copy_only=False)
-    back = found.rows.select(rows.column_names)
-    return back.filter(pa.array(true)), back.filter(pa.array(~true)), found.errors
+    evaluated = project(rows, [*visible, (name, condition)])
+    true = one_chunk(evaluated.rows.column(name)).fill_null(False).to_numpy(zero_copy_only=False)
+    back = evaluated.rows.select(rows.column_names)
+    return back.filter(pa.array(true)), back.filter(pa.array(~true)), evaluated.errors
 
 
 def _passed(rows: pa.Table, column: str) -> Expression:

@@ -157,8 +157,8 @@ class CountWindows(FiresByTime, DependsOnArrival):
         """(rows of windows that close, where the next window of each key begins, changes)."""
         spec = binding.tables[1]
         names = spec.schema.names
-        found = ctx.table(spec.name).lookup(keys)
-        old = found.table.select([*names, WEIGHT])
+        stored = ctx.table(spec.name).lookup(keys)
+        old = stored.table.select([*names, WEIGHT])
         parts = [old]
         if rows is not None:
             fresh = with_weights(
@@ -204,10 +204,10 @@ class CountWindows(FiresByTime, DependsOnArrival):
         if self.timeout_us is None:
             return None, (), ()
         wheel = _wheel(ctx.step)
-        found = wheel.open(lambda name, end: ctx.table(name, below_bucket=end), ctx.now_us)
-        later = () if found.later is None else tuple(wheel.placed(found.later, ctx.now_us))
-        rows = found.rows if found.rows is not None and found.rows.num_rows else None
-        return rows, tuple(Change(name, table) for name, table in later), found.drops
+        opened = wheel.open(lambda name, end: ctx.table(name, below_bucket=end), ctx.now_us)
+        later = () if opened.later is None else tuple(wheel.placed(opened.later, ctx.now_us))
+        rows = opened.rows if opened.rows is not None and opened.rows.num_rows else None
+        return rows, tuple(Change(name, table) for name, table in later), opened.drops
 
     def _timed_out(
         self, keys: KeySet, due: pa.Table | None, delta: pa.Table | None, before: Ints, base: Ints
@@ -255,5 +255,5 @@ def _positions(keys: KeySet, asked: KeySet) -> Ints:
     every = KeySet.of(both, both.column_names, np.concatenate([keys.hashes, asked.hashes]))
     positions = np.empty(len(every), np.int64)
     positions[every.inverse[: len(keys)]] = np.arange(len(keys))
-    found: Ints = positions[every.inverse[len(keys) :]]
-    return found
+    indices: Ints = positions[every.inverse[len(keys) :]]
+    return indices

@@ -109,12 +109,12 @@ class DistinctValues(ExpiresBehindBound, PreparesInput):
             w = weights(table)
             np.add.at(counts, keys.inverse, w if condition is None else np.where(condition, w, 0))
             known[f"_n{number}"] = pa.array(counts)
-        found = pa.table([*keys.columns.columns, *known.values()], names=[*names, *known])
-        found = found.append_column(HASH, pa.array(keys.hashes))
+        counted = pa.table([*keys.columns.columns, *known.values()], names=[*names, *known])
+        counted = counted.append_column(HASH, pa.array(keys.hashes))
         changed = np.zeros(len(keys), np.bool_)
         for counts in known.values():
             changed |= counts.to_numpy() != 0
-        return found if changed.all() else found.filter(pa.array(changed))
+        return counted if changed.all() else counted.filter(pa.array(changed))
 
     # -- the owner's side ----------------------------------------------------------
 
@@ -209,7 +209,7 @@ def _seen(names: Sequence[str], columns: list[pa.Array], masks: Sequence[Bools |
         keys = KeySet.of(pa.table(columns, names=names), names)
         known = np.zeros(len(keys), np.uint64)
         np.bitwise_or.at(known, keys.inverse, seen)
-        found, hashes = [one_chunk(c) for c in keys.columns.columns], keys.hashes
+        arrays, hashes = [one_chunk(c) for c in keys.columns.columns], keys.hashes
     else:
         codes = packed.codes << np.uint64(bits) | seen
         codes.sort()
@@ -218,11 +218,11 @@ def _seen(names: Sequence[str], columns: list[pa.Array], masks: Sequence[Bools |
         known = np.bitwise_or.reduceat(codes, starts) & np.uint64((1 << bits) - 1)
         encoded = packed.columns(bare[starts])
         hashes = hashing.hash_columns(encoded, len(starts))
-        found = [one_chunk(column) for column in encoded]
-    table = pa.table([*found, pa.array(known.view(np.int64)), pa.array(hashes)], names=[*names, SEEN, HASH])
+        arrays = [one_chunk(column) for column in encoded]
+    table = pa.table([*arrays, pa.array(known.view(np.int64)), pa.array(hashes)], names=[*names, SEEN, HASH])
     is_present = known != 0
-    if found[-1].null_count:
-        is_present &= found[-1].is_valid().to_numpy(zero_copy_only=False)
+    if arrays[-1].null_count:
+        is_present &= arrays[-1].is_valid().to_numpy(zero_copy_only=False)
     return table if is_present.all() else table.filter(pa.array(is_present))
 
 
@@ -236,14 +236,14 @@ def _given(rows: pa.Table, masks: Sequence[Bools | None]) -> tuple[pa.Table, lis
 
 
 def _true(condition: pa.ChunkedArray) -> Bools:
-    found = one_chunk(condition)
-    if found.null_count:
-        found = found.fill_null(False)
-    values: Bools = found.to_numpy(zero_copy_only=False)
+    array = one_chunk(condition)
+    if array.null_count:
+        array = array.fill_null(False)
+    values: Bools = array.to_numpy(zero_copy_only=False)
     return values
 
 
 def _ints(column: pa.ChunkedArray) -> Ints:
-    found = one_chunk(column)
-    values: Ints = (found.fill_null(0) if found.null_count else found).to_numpy(zero_copy_only=False)
+    array = one_chunk(column)
+    values: Ints = (array.fill_null(0) if array.null_count else array).to_numpy(zero_copy_only=False)
     return values

@@ -88,13 +88,13 @@ class EmitPanes(ExpiresBehindBound, DependsOnArrival):
         keys = KeySet.of(every, self.key, one_chunk(every.column(HASH)).to_numpy())
         full = panes.schema.names
         names = [n for n in full if n not in (*PANE_COLUMNS, *HIDDEN)]
-        found = ctx.table(panes.name).lookup(keys)
-        old = found.table.select([*full, WEIGHT])
-        parts = [found.table.select([*names, WEIGHT])]
+        stored = ctx.table(panes.name).lookup(keys)
+        old = stored.table.select([*full, WEIGHT])
+        parts = [stored.table.select([*names, WEIGHT])]
         if contents is not None:
             parts.append(with_weights(contents, weights(contents)).select([*names, WEIGHT]))
         new = consolidate(concat(parts))
-        panes_of_epoch = EpochPanes.of(keys, found, firings, self.shows)
+        panes_of_epoch = EpochPanes.of(keys, stored, firings, self.shows)
         now = panes_of_epoch.marked(panes, new, self.key, panes_of_epoch.newest)
         change = consolidate(concat([now, negate(old)]))
         changes = [Change(panes.name, change)] if change.num_rows else []
@@ -126,14 +126,14 @@ class EpochPanes:
     fired: tuple[Ints, ...]  # of each window: its first pane of this epoch, its second, and so on, or -1
 
     @staticmethod
-    def of(keys: KeySet, found: RowsByKey, firings: pa.Table | None, shows: bool) -> EpochPanes:
+    def of(keys: KeySet, stored: RowsByKey, firings: pa.Table | None, shows: bool) -> EpochPanes:
         columns = PANE_COLUMNS if shows else HIDDEN
-        pool = {n: one_chunk(found.table.column(c)) for n, c in zip(PANE_COLUMNS, columns, strict=True)}
+        pool = {n: one_chunk(stored.table.column(c)) for n, c in zip(PANE_COLUMNS, columns, strict=True)}
         newest = np.full(len(keys), -1, np.int64)
-        newest[found.key_index] = np.arange(found.table.num_rows)
+        newest[stored.key_index] = np.arange(stored.table.num_rows)
         fired: list[Ints] = []
         if firings is not None:
-            window, first = keys.inverse[: firings.num_rows], found.table.num_rows
+            window, first = keys.inverse[: firings.num_rows], stored.table.num_rows
             pool = {n: pa.concat_arrays([column, one_chunk(firings.column(n))]) for n, column in pool.items()}
             order = np.lexsort((one_chunk(firings.column(PANE)).to_numpy(), window))
             sorted_windows = window[order]
@@ -167,5 +167,5 @@ def _numbers(keys: KeySet, asked: KeySet) -> Ints:
     every = KeySet.of(both, both.column_names, np.concatenate([keys.hashes, asked.hashes]))
     positions = np.empty(len(every), np.int64)
     positions[every.inverse[: len(keys)]] = np.arange(len(keys))
-    found: Ints = positions[every.inverse[len(keys) :]]
-    return found
+    indices: Ints = positions[every.inverse[len(keys) :]]
+    return indices

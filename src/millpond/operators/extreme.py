@@ -121,9 +121,9 @@ class Extreme(ExpiresBehindBound, PreparesInput):
         keys = KeySet.of(delta, self.key, hashes)
         part = Keyed.of(delta, names, keys.inverse)
         buckets = buckets_of(binding.tables[0], keys.columns)
-        found, before = ctx.table(binding.tables[0].name, buckets=buckets).lookup_one(keys)
+        is_found, before = ctx.table(binding.tables[0].name, buckets=buckets).lookup_one(keys)
         before = before.rename_columns(names)
-        there = np.flatnonzero(found)
+        there = np.flatnonzero(is_found)
         old = Keyed.of(before.take(pa.array(there)), names, there)
 
         ranked = self._rank(binding, len(keys), old, part)
@@ -147,7 +147,7 @@ class Extreme(ExpiresBehindBound, PreparesInput):
         gone[moved] = False
         touched = lost.copy()
         touched[moved] = True
-        was = before.filter(pa.array(touched & found))
+        was = before.filter(pa.array(touched & is_found))
         put = _put(binding.tables[0], now, before.filter(pa.array(gone)))
         if put.num_rows:
             changes.append(Change(binding.tables[0].name, put))

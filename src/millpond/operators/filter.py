@@ -37,5 +37,5 @@ class Filter(CarriesOrigin, AppliesByBatch, NamesColumnsRead, CallsPythonFunctio
         (delta,) = inputs
         if delta is None:
             return StepResult()
-        found = keep(delta, binding.extra)
-        return StepResult(found.rows, errors=found.errors)
+        kept = keep(delta, binding.extra)
+        return StepResult(kept.rows, errors=kept.errors)

@@ -59,14 +59,14 @@ class FlatMap(CarriesOrigin):
         failed: dict[int, str] = {}
         for number, row in enumerate(python_rows(canonical_rows(visible(delta)))):
             try:
-                found = self._call(row, names)
+                values = self._call(row, names)
             except BaseException as error:
                 if not is_row_fault(error):
                     raise
                 failed[number] = error_text(error, self.function)
                 continue
-            made += found
-            origin += [number] * len(found)
+            made += values
+            origin += [number] * len(values)
         try:
             columns = self._columns(made)
         except NOT_ARROW:
@@ -86,7 +86,7 @@ class FlatMap(CarriesOrigin):
 
     def _call(self, row: Row, names: tuple[str, ...]) -> list[Values]:
         """All rows the function returns for one row; if a generator fails midway, none of them count."""
-        found: list[Values] = []
+        values: list[Values] = []
         result = self.function(row)
         if self.one:
             if result is None:
@@ -98,8 +98,10 @@ class FlatMap(CarriesOrigin):
             raise TypeError(f"must return an iterable of rows, returned {type(result).__name__}")
         for item in result:
             # Test the plain case first: checking for a Mapping costs as much as everything else.
-            found.append(item if type(item) is tuple and len(item) == len(names) else row_values(item, names))
-        return found
+            values.append(
+                item if type(item) is tuple and len(item) == len(names) else row_values(item, names)
+            )
+        return values
 
     def _columns(self, made: list[Values]) -> list[pa.Array]:
         return [arrow_values([row[i] for row in made], field.type) for i, field in enumerate(self.schema)]

@@ -95,13 +95,13 @@ def marks_before(ctx: Context, watermark: Bound | None) -> dict[Clock, int | Non
 
 def marks_after(ctx: Context, watermark: Bound | None, clocks: tuple[Clock, ...]) -> dict[Clock, int | None]:
     """The watermark after this epoch's rows, on each clock."""
-    found: dict[Clock, int | None] = {
+    times: dict[Clock, int | None] = {
         WATERMARK: None if watermark is None else watermark.limit(ctx.watermark)
     }
     for clock in clocks:
         if isinstance(clock, float) and clock != WATERMARK and watermark is not None:
-            found[clock] = watermark.limit(partial(ctx.watermark_at, share=clock))
-    return found
+            times[clock] = watermark.limit(partial(ctx.watermark_at, share=clock))
+    return times
 
 
 def due_hints(
@@ -116,8 +116,8 @@ def expiries(ends: Ints, until: Bound | None, watermark: Bound | None) -> Ints |
     """The watermark at which each window expires."""
     if until is None or watermark is None:
         return None
-    found: Ints = until.passed_at(ends, watermark)
-    return found
+    ends_at: Ints = until.passed_at(ends, watermark)
+    return ends_at
 
 
 def firing_rows(schema: pa.Schema, windows: pa.Table, firing: Firing) -> pa.Table:

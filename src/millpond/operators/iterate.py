@@ -290,8 +290,8 @@ class InnerContext:
         buckets: Collection[int] | None = None,
         below_bucket: int | None = None,
     ) -> Table:
-        found = self._outer.table(name, everywhere=True, buckets=buckets, below_bucket=below_bucket)
-        return self._buffer.applied_to(found)
+        outer = self._outer.table(name, everywhere=True, buckets=buckets, below_bucket=below_bucket)
+        return self._buffer.applied_to(outer)
 
     def watermark_before(self, step: str) -> int | None:
         return None

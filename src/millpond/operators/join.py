@@ -272,12 +272,12 @@ class Join(PreparesInput, NamesColumnsRead, EndsState, CallsPythonFunctions):
 
     def _key(self, inputs: tuple[Shape, ...]) -> tuple[str, ...] | None:
         """The key of the output, if the keys of the sides imply one."""
-        found: list[list[str] | None] = []
+        keys: list[list[str] | None] = []
         for side in (0, 1):
             names = [self._key_name(side, column) for column in inputs[side].key or ()]
             whole = inputs[side].key is not None and all(name is not None for name in names)
-            found.append([name for name in names if name is not None] if whole else None)
-        left, right = found
+            keys.append([name for name in names if name is not None] if whole else None)
+        left, right = keys
         if self.kind in ("semi", "anti"):
             return None if left is None else tuple(left)
         # A side whose key is contained in the join key has at most one partner for each row of the other.

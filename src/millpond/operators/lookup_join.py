@@ -138,9 +138,9 @@ class LookupJoin(DependsOnArrival, StreamsFirstInput):
     ) -> StepResult:
         """Join rows of the left with their partners."""
         if self.residual is None and len(self.left_on) == 1:
-            found = partners.find(left.column(self.left_on[0]))
-            if found is not None:
-                return StepResult(self._joined(binding, left, partners, found))
+            places = partners.find(left.column(self.left_on[0]))
+            if places is not None:
+                return StepResult(self._joined(binding, left, partners, places))
         return self._met(ctx, binding, left, right)
 
     def _joined(
@@ -195,10 +195,10 @@ class LookupJoin(DependsOnArrival, StreamsFirstInput):
         """The rows of the right that have one of these distinct keys, and the number of that key."""
         keys, numbers = self._numbered(pa.table([wanted], names=list(self.left_on)), right)
         mine = numbers[: len(wanted)]
-        found = self._partners(ctx, binding, keys, mine, right, numbers[len(wanted) :])
+        fetched = self._partners(ctx, binding, keys, mine, right, numbers[len(wanted) :])
         number = np.empty(len(keys), np.int64)
         number[mine] = np.arange(len(wanted))
-        return found.table(binding.extra.right), number[found.key]
+        return fetched.table(binding.extra.right), number[fetched.key]
 
     def _owned(self, ctx: Context, right: pa.Table) -> pa.Table:
         """The rows that this task writes: other tasks may have received the same rows."""
@@ -227,11 +227,11 @@ class LookupJoin(DependsOnArrival, StreamsFirstInput):
         """The current rows of the right whose key occurs among the left's rows."""
         looked: Looked = binding.extra
         wanted = np.flatnonzero(np.bincount(mine, minlength=len(keys)))
-        found = ctx.table(binding.tables[0].name).lookup(
+        stored = ctx.table(binding.tables[0].name).lookup(
             some_keys(keys, wanted, self.right_on), list(looked.right)
         )
         names = [*looked.right, WEIGHT]
-        partner_rows = found.table.select(names).append_column(_KEY, pa.array(wanted[found.key_index]))
+        partner_rows = stored.table.select(names).append_column(_KEY, pa.array(wanted[stored.key_index]))
         if right is not None:
             came = np.flatnonzero(np.isin(numbers, wanted))
             fresh = right.select(names).take(pa.array(came)).append_column(_KEY, pa.array(numbers[came]))

@@ -108,14 +108,14 @@ class LookupMemory(ExpiresBehindBound, DependsOnArrival):
         arrivals, rows = binding.tables
         keys = KeySet.of(gone, self.key)
         wanted = np.bincount(keys.inverse, -deltas.weights(gone), len(keys)).astype(np.int64)
-        found = ctx.table(arrivals.name).lookup(keys)
-        epochs = one_chunk(found.table.column(ARRIVED)).to_numpy()
-        order = np.lexsort((epochs, found.key_index))
-        key, row_weights = found.key_index[order], deltas.weights(found.table)[order]
+        stored = ctx.table(arrivals.name).lookup(keys)
+        epochs = one_chunk(stored.table.column(ARRIVED)).to_numpy()
+        order = np.lexsort((epochs, stored.key_index))
+        key, row_weights = stored.key_index[order], deltas.weights(stored.table)[order]
         first = np.searchsorted(key, key)  # of each arrival: the earliest one of its key
         before = np.cumsum(row_weights) - row_weights
         taken = np.clip(wanted[key] - (before - before[first]), 0, row_weights)
-        known = found.table.select(arrivals.schema.names).take(pa.array(order))
+        known = stored.table.select(arrivals.schema.names).take(pa.array(order))
         parts = ctx.table(rows.name).lookup(keys)
         positions = _places(
             key, epochs[order], parts.key_index, one_chunk(parts.table.column(ARRIVED)).to_numpy()
@@ -141,5 +141,5 @@ def _places(key: Ints, epoch: Ints, wanted_key: Ints, wanted_epoch: Ints) -> Int
     """The position of each wanted pair among sorted pairs that contain it."""
     ranks, rank = np.unique(np.concatenate([epoch, wanted_epoch]), return_inverse=True)
     codes = np.concatenate([key, wanted_key]) * len(ranks) + rank
-    found: Ints = np.searchsorted(codes[: len(key)], codes[len(key) :])
-    return found
+    indices: Ints = np.searchsorted(codes[: len(key)], codes[len(key) :])
+    return indices

@@ -69,5 +69,5 @@ class Map(CarriesOrigin, AppliesByBatch, RenamesColumns, CallsPythonFunctions):
             return StepResult()
         # A plan that needs only some output columns provides only the input columns they read.
         names = set(delta.column_names)
-        found = project(delta, [(name, e) for name, e in binding.extra if names.issuperset(e.needs)])
-        return StepResult(found.rows, errors=found.errors)
+        projected = project(delta, [(name, e) for name, e in binding.extra if names.issuperset(e.needs)])
+        return StepResult(projected.rows, errors=projected.errors)

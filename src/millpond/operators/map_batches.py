@@ -52,12 +52,12 @@ class MapBatches:
         )
 
     def _weighted(self, ctx: Context, rows: pa.Table, weight: int) -> pa.Table:
-        found = self._call(ctx, rows)
-        return with_weights(found, np.full(found.num_rows, weight))
+        returned = self._call(ctx, rows)
+        return with_weights(returned, np.full(returned.num_rows, weight))
 
     def _call(self, ctx: Context, rows: pa.Table) -> pa.Table:
         try:
-            found = self.function(rows)
+            returned = self.function(rows)
         except BaseException as error:
             if not is_row_fault(error):
                 raise
@@ -68,4 +68,4 @@ class MapBatches:
                 step=ctx.step,
                 epoch=ctx.epoch,
             ) from error
-        return conformed(found, self.schema, self.function, ctx.step, ctx.epoch)
+        return conformed(returned, self.schema, self.function, ctx.step, ctx.epoch)

@@ -81,20 +81,20 @@ class MergeWindows(EndsState):
         """Rows of complete keys with their merged windows, in place of their own."""
         numbers = KeySet.of(rows, self.key).inverse
         start, end = (micros(rows.column(c))[0] for c in (START, END))
-        found = merge_by(self.merge, numbers, start, end)
-        for name, values in ((START, found.start), (END, found.end)):
+        merged = merge_by(self.merge, numbers, start, end)
+        for name, values in ((START, merged.start), (END, merged.end)):
             index = rows.column_names.index(name)
             kind = rows.schema.field(name).type
-            rows = rows.set_column(index, rows.schema.field(name), pa.array(values[found.into]).cast(kind))
+            rows = rows.set_column(index, rows.schema.field(name), pa.array(values[merged.into]).cast(kind))
         return rows
 
 
-def open_rows(found: RowsByKey, until: Bound | None, ctx: Context) -> RowsByKey:
+def open_rows(stored: RowsByKey, until: Bound | None, ctx: Context) -> RowsByKey:
     """The rows of windows that took rows when this epoch began: others may still be in a bucket."""
     limit = None if until is None else until.limit(ctx.watermark_before)
     if until is None or limit is None:
-        return found
-    live = ~until.passed(micros(found.table.column(END))[0], limit)
+        return stored
+    live = ~until.passed(micros(stored.table.column(END))[0], limit)
     if live.all():
-        return found
-    return RowsByKey(found.table.filter(pa.array(live)), found.key_index[live])
+        return stored
+    return RowsByKey(stored.table.filter(pa.array(live)), stored.key_index[live])

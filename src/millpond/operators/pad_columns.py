@@ -42,13 +42,13 @@ class PadColumns:
         if delta is None:
             return StepResult()
         sources, count = dict(self.columns), delta.num_rows
-        found = {}
+        columns = {}
         for field in self.schema:
             if field.name == SIDE:
-                found[SIDE] = pa.array(np.full(count, self.side, np.int8))
+                columns[SIDE] = pa.array(np.full(count, self.side, np.int8))
             elif field.name not in sources:
-                found[field.name] = pa.nulls(count, field.type)
+                columns[field.name] = pa.nulls(count, field.type)
             elif sources[field.name] in delta.column_names:  # a plan may need only some of them
-                found[field.name] = delta.column(sources[field.name])
+                columns[field.name] = delta.column(sources[field.name])
         hidden = {name: delta.column(name) for name in (WEIGHT, HASH) if name in delta.column_names}
-        return StepResult(pa.table({**found, **hidden}))
+        return StepResult(pa.table({**columns, **hidden}))

@@ -158,7 +158,7 @@ class PerKey(ExpiresBehindBound, CallsPythonFunctions):
             rows.schema,
         )
         schema = binding.shape.schema
-        found: list[pa.Table] = []
+        results: list[pa.Table] = []
         failed: dict[int, str] = {}
         most = 1 if self.alone or apart is not None else tuning.PER_KEY_KEYS_PER_QUERY
         pending = [(k, min(k + most, len(keys))) for k in range(0, len(keys), most)]
@@ -170,20 +170,20 @@ class PerKey(ExpiresBehindBound, CallsPythonFunctions):
                 columns = part.columns
                 if apart is not None:
                     columns = [*columns, pa.repeat(whole.column(apart)[start], part.num_rows)]
-                found.append(pa.table(columns, schema=schema))
+                results.append(pa.table(columns, schema=schema))
             except ROW_ERRORS as error:
                 if last - first == 1:
                     failed[first] = reason(error)
                 else:
                     middle = (first + last) // 2
                     pending += [(first, middle), (middle, last)]
-        return found, failed
+        return results, failed
 
     def _by_function(
         self, ctx: Context, binding: Binding, rows: pa.Table, keys: KeySet, starts: Ints
     ) -> tuple[list[pa.Table], dict[int, str]]:
         assert self.function is not None
-        found: list[pa.Table] = []
+        results: list[pa.Table] = []
         failed: dict[int, str] = {}
         named = python_rows(keys.columns) if self.key else [Row()] * len(keys)
         for number, key in enumerate(named):
@@ -195,8 +195,8 @@ class PerKey(ExpiresBehindBound, CallsPythonFunctions):
                     raise
                 failed[number] = error_text(error, self.function)
                 continue
-            found.append(conformed(returned, binding.shape.schema, self.function, ctx.step, ctx.epoch))
-        return found, failed
+            results.append(conformed(returned, binding.shape.schema, self.function, ctx.step, ctx.epoch))
+        return results, failed
 
 
 def is_run_alone(sql: str, key: Sequence[str]) -> bool:

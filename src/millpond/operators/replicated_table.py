@@ -95,15 +95,15 @@ class ReplicatedTable:
         if delta is None or not delta.num_rows:
             return StepResult()
         keys = KeySet.of(delta, self.key)
-        found, old = ctx.table(binding.tables[0].name).lookup_one(keys)
+        is_found, old = ctx.table(binding.tables[0].name).lookup_one(keys)
         names = binding.shape.schema.names
-        rows, puts, errors = self._last(binding, delta, keys, found, old)
+        rows, puts, errors = self._last(binding, delta, keys, is_found, old)
         same = equal_rows(
             [one_chunk(old.column(n)) for n in names], [one_chunk(rows.column(n)) for n in names], len(keys)
         )
-        moved = np.where(puts, ~(same & found), found)
+        moved = np.where(puts, ~(same & is_found), is_found)
         changed = deltas.with_weights(rows.filter(pa.array(moved)), puts[moved].astype(np.int64))
-        gone = old.select(names).filter(pa.array(found & moved))
+        gone = old.select(names).filter(pa.array(is_found & moved))
         come = rows.filter(pa.array(puts & moved))
         out = deltas.concat(
             [
@@ -138,7 +138,7 @@ class ReplicatedTable:
         return StepResult(out, (Change(table.name, changes),), errors)
 
     def _last(
-        self, binding: Binding, delta: pa.Table, keys: KeySet, found: Bools, old: pa.Table
+        self, binding: Binding, delta: pa.Table, keys: KeySet, is_found: Bools, old: pa.Table
     ) -> tuple[pa.Table, Bools, pa.Table | None]:
         """By key: the row after all changes, and whether it is there; impossible changes are errors."""
         schema = binding.shape.schema
@@ -150,7 +150,7 @@ class ReplicatedTable:
         first = np.flatnonzero(np.concatenate(([True], ~later)))
         last = np.flatnonzero(np.concatenate((~later, [True])))
         there: Bools = np.concatenate(([False], put[:-1]))  # does the key exist when a change arrives?
-        there[first] = found
+        there[first] = is_found
         rows = delta.select(schema.names).cast(schema)
         errors: list[pa.Table | None] = []
         if delta.column(UNCHANGED).null_count < delta.num_rows:

@@ -149,9 +149,9 @@ class SessionAggregate(PreparesInput, EndsState):
         if delta is None or not delta.num_rows:
             return StepResult(drops=drops)
         keys = KeySet.of(delta, self.key, one_chunk(delta.column(HASH)).to_numpy())
-        found = ctx.table(spec.name).lookup(keys)
-        ends = micros(found.table.column(END))[0]
-        sessions = self._read(binding, found.table, found.key_index, ends - self.gap_us)
+        stored = ctx.table(spec.name).lookup(keys)
+        ends = micros(stored.table.column(END))[0]
+        sessions = self._read(binding, stored.table, stored.key_index, ends - self.gap_us)
         fresh = self._read(binding, delta, keys.inverse, _ints(delta.column(END)))
         old, new = self._merged(binding, sessions, fresh)
         before, after = (self._rows(binding, keys, s) for s in (old, new))
@@ -215,7 +215,7 @@ class SessionAggregate(PreparesInput, EndsState):
         return pa.table(list(columns.values()), schema=schema)
 
     def _errors(self, binding: Binding, keys: KeySet, old: _Sessions, new: _Sessions) -> pa.Table | None:
-        found = None
+        errors_of_rows = None
         kinds: Sequence[Accumulator] = binding.extra[1]
         for n, kind in enumerate(kinds):
             for sessions, weight in ((old, -1), (new, 1)):
@@ -225,8 +225,8 @@ class SessionAggregate(PreparesInput, EndsState):
                 rows = self._rows(binding, keys, sessions.some(np.flatnonzero(bad)))
                 errors = [f"{self.aggs[n].name}: {kind.reason}"] * rows.num_rows
                 made = error_rows(rows.select([*self.key, START, HASH]), errors)
-                found = join_errors(found, made if weight > 0 else negate(made))
-        return found
+                errors_of_rows = join_errors(errors_of_rows, made if weight > 0 else negate(made))
+        return errors_of_rows
 
 
 def _name(number: int, field: str) -> str:
@@ -259,8 +259,8 @@ def _by_key_and_time(key: Ints, at: Ints, *, rows: bool) -> tuple[Ints, Ints, In
         return key[order], at[order], order
     words = (key << bits | (at - low)).view(np.uint64)  # sorts many times faster than pairs
     order = stable_argsort(words) if rows else np.empty(0, np.int64)
-    found = (words[order] if rows else np.sort(words)).view(np.int64)
-    return found >> bits, (found & ((1 << bits) - 1)) + low, order
+    ordered = (words[order] if rows else np.sort(words)).view(np.int64)
+    return ordered >> bits, (ordered & ((1 << bits) - 1)) + low, order
 
 
 def _begins(key: Ints, first: Ints, reach: Ints, gap: int) -> npt.NDArray[np.bool_]:
@@ -275,8 +275,8 @@ def _furthest(key: Ints, last: Ints) -> Ints:
     order = np.argsort(last, kind="stable")
     rank = np.empty(len(last), np.int64)
     rank[order] = np.arange(len(last))
-    found: Ints = np.maximum.accumulate(key * len(last) + rank) - key * len(last)
-    return last[order[found]]
+    furthest: Ints = np.maximum.accumulate(key * len(last) + rank) - key * len(last)
+    return last[order[furthest]]
 
 
 def _still(
@@ -288,5 +288,5 @@ def _still(
     inverse = inverse.reshape(-1)
     taken = np.zeros(len(both), np.bool_)
     taken[inverse[len(places[0]) :]] = True
-    found: npt.NDArray[np.bool_] = taken[inverse[: len(places[0])]]
-    return found
+    is_taken: npt.NDArray[np.bool_] = taken[inverse[: len(places[0])]]
+    return is_taken

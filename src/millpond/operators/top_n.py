@@ -186,8 +186,8 @@ class TopN(ExpiresBehindBound, DropsUnneededRows, NamesColumnsRead):
         stored_rows: list[pa.Table] = []  # with the hash of each row, in the order of the table
         while len(pending):
             here = some_keys(keys, pending, spec.key)
-            found = table.head(here, wanted[pending])
-            head = Keyed.of(found.table, names, found.key_index)
+            heads = table.head(here, wanted[pending])
+            head = Keyed.of(heads.table, names, heads.key_index)
             mine = part if len(pending) == len(keys) else part.of_keys(pending)
             ranked = rank(self._orders(spec), len(pending), head, mine, self.last)
             ranked = ranked.known_to(wanted[pending])

@@ -108,7 +108,7 @@ class Triggered(HoldsForTrigger):
             return StepResult(changes=changed(hints.moved), drops=(*drops, *hints.drops))
         every = pa.concat_tables(touched, promote_options="permissive")
         keys = KeySet.of(every, self._window_key, one_chunk(every.column(HASH)).to_numpy())
-        found, stored_states = ctx.table(states.name).lookup_one(keys)
+        is_found, stored_states = ctx.table(states.name).lookup_one(keys)
         windows = self._windows(keys, stored_states)
         of_row = keys.inverse[: 0 if delta is None else delta.num_rows]
         accepted = ~windows.finished[of_row]
@@ -124,8 +124,8 @@ class Triggered(HoldsForTrigger):
         if self.until is not None and limit is not None:
             windows.on_expiry(self.until.passed(windows.ends, limit))
         changes, released = self._release(ctx, binding, windows, keys, delta, of_row, accepted, waited)
-        live = found | got  # a hint may name a window that is gone
-        changes += self._write(ctx, binding, windows, keys, stored_states, found, live, after, hints.moved)
+        live = is_found | got  # a hint may name a window that is gone
+        changes += self._write(ctx, binding, windows, keys, stored_states, is_found, live, after, hints.moved)
         out = [*released, *self._fired_rows(binding, windows, keys)]
         if not accepted.all():
             assert delta is not None
@@ -170,9 +170,9 @@ class Triggered(HoldsForTrigger):
         opened = np.flatnonzero(windows.released & (waited > 0))
         if len(opened):
             some = KeySet(keys.hashes[opened], keys.columns.take(pa.array(opened)), np.empty(0, np.int64))
-            found = ctx.table(spec.name).lookup(some)
-            out.append(self._rows(spec, found.table, pane[opened[found.key_index]]))
-            changes.append(Change(spec.name, negate(found.table.select([*names, WEIGHT]))))
+            stored = ctx.table(spec.name).lookup(some)
+            out.append(self._rows(spec, stored.table, pane[opened[stored.key_index]]))
+            changes.append(Change(spec.name, negate(stored.table.select([*names, WEIGHT]))))
         if delta is not None:
             now = accepted & windows.released[of_row]
             if now.any():
@@ -200,7 +200,7 @@ class Triggered(HoldsForTrigger):
         windows: OpenWindows,
         keys: KeySet,
         stored_states: pa.Table,
-        found: Bools,
+        is_found: Bools,
         live: Bools,
         at: TriggerTime,
         moved: Iterable[tuple[str, pa.Table]],
@@ -214,7 +214,9 @@ class Triggered(HoldsForTrigger):
         hints = list(moved)
         for clock in clocks:
             due = windows.deadlines(at, clock, expiry)
-            known = np.where(found, one_chunk(stored_states.column(due_column(clock))).to_numpy(), NEVER + 1)
+            known = np.where(
+                is_found, one_chunk(stored_states.column(due_column(clock))).to_numpy(), NEVER + 1
+            )
             columns[due_column(clock)] = due
             fresh = np.flatnonzero((due != known) & live)
             hints += placed_hints(ctx.step, clock, named, fresh, due, at.time_of(clock))

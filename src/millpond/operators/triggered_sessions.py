@@ -115,10 +115,10 @@ class TriggeredSessions(HoldsForTrigger):
             return StepResult(changes=changed(hints.moved), drops=(*drops, *hints.drops))
         every = pa.concat_tables(touched, promote_options="permissive")
         keys = KeySet.of(every, self.key, one_chunk(every.column(HASH)).to_numpy())
-        found = open_rows(ctx.table(states.name).lookup(keys), self.until, ctx)
+        opened = open_rows(ctx.table(states.name).lookup(keys), self.until, ctx)
         count = 0 if delta is None else delta.num_rows
-        work = _Merging.of(keys, found, delta, keys.inverse[:count], self.merge)
-        windows = self._windows(work, found.table)
+        work = _Merging.of(keys, opened, delta, keys.inverse[:count], self.merge)
+        windows = self._windows(work, opened.table)
         each = None if delta is None else weights(delta)
         rows = np.bincount(work.of_row, each, windows.count).astype(np.int64)
         got = (rows > 0) & ~windows.finished
@@ -130,13 +130,13 @@ class TriggeredSessions(HoldsForTrigger):
         limit = None if self.until is None else self.until.limit(ctx.watermark)
         if self.until is not None and limit is not None:
             windows.on_expiry(self.until.passed(windows.ends, limit))
-        oldest = self._oldest(work, found.table, windows, dead)
+        oldest = self._oldest(work, opened.table, windows, dead)
         recalls = np.zeros(windows.count, np.bool_)
         if self.until is not None and limit is not None:
             recalls = self.until.passed(oldest, limit)
         out, changes = self._move(ctx, binding, work, windows, delta, dead, recalls)
         oldest = np.where(recalls, NEVER, oldest)
-        changes += self._write(ctx, binding, work, windows, found.table, after, hints.moved, oldest)
+        changes += self._write(ctx, binding, work, windows, opened.table, after, hints.moved, oldest)
         shown = work.table(self.key, rows_spec)
         out += [firing_rows(_plain(rows_spec), shown, firing) for firing in windows.firings]
         late_rows = [t for t in out if t.column(KIND)[0].as_py() == LATE]
@@ -162,26 +162,26 @@ class TriggeredSessions(HoldsForTrigger):
         }
         cells = Cells(stored_windows.num_rows, {c.name: state[c.name] for c in self.trigger.cells(CELLS)})
         at_end = micros(stored_windows.column(END))[0] == work.merged.end[into]
-        found = dict(merged(self.trigger, CELLS, cells, into, count, at_end).columns)
+        windows_merged = dict(merged(self.trigger, CELLS, cells, into, count, at_end).columns)
         same = work.same
         for name in (FIRED, ENDED):
-            found[name] = np.zeros(count, np.int64)
-            found[name][into[same]] = state[name][same]
+            windows_merged[name] = np.zeros(count, np.int64)
+            windows_merged[name][into[same]] = state[name][same]
         for name in (FINISHED, WAITING):
-            found[name] = np.bincount(into, state[name], count).astype(np.int64)
-        return OpenWindows(self.trigger, count, work.merged.start, work.merged.end, found)
+            windows_merged[name] = np.bincount(into, state[name], count).astype(np.int64)
+        return OpenWindows(self.trigger, count, work.merged.start, work.merged.end, windows_merged)
 
     def _oldest(self, work: _Merging, stored_windows: pa.Table, windows: OpenWindows, dead: Bools) -> Ints:
         """Of each window the least end of a part whose rows are still emitted in the window of the part."""
-        found = np.full(windows.count, NEVER)
+        oldest = np.full(windows.count, NEVER)
         if self.discards or not stored_windows.num_rows:
-            return found
+            return oldest
         into = work.merged.into[: stored_windows.num_rows]
         before = one_chunk(stored_windows.column(OLDEST)).to_numpy()
         ends = micros(stored_windows.column(END))[0]
         emitted = ~work.same & (one_chunk(stored_windows.column(FIRED)).to_numpy() > 0)
-        np.minimum.at(found, into, np.where(emitted, np.minimum(ends, before), before))
-        return np.where(windows.released | dead, NEVER, found)
+        np.minimum.at(oldest, into, np.where(emitted, np.minimum(ends, before), before))
+        return np.where(windows.released | dead, NEVER, oldest)
 
     def _move(
         self,
@@ -323,11 +323,11 @@ class _Merging:
 
     @staticmethod
     def of(
-        keys: KeySet, found: RowsByKey, delta: pa.Table | None, key_of_row: Ints, merge: Merge | None
+        keys: KeySet, opened: RowsByKey, delta: pa.Table | None, key_of_row: Ints, merge: Merge | None
     ) -> _Merging:
-        stored_windows = found.table
+        stored_windows = opened.table
         starts, ends = (micros(stored_windows.column(c))[0] for c in (START, END))
-        key, start, end = found.key_index.astype(np.int64), starts, ends
+        key, start, end = opened.key_index.astype(np.int64), starts, ends
         if delta is not None:
             key = np.concatenate([key, key_of_row])
             start = np.concatenate([start, micros(delta.column(START))[0]])
@@ -354,14 +354,14 @@ class _Merging:
             return None
         which = np.unique(self.known_key[changes])
         some = KeySet(self.keys.hashes[which], self.keys.columns.take(pa.array(which)), np.empty(0, np.int64))
-        found = ctx.table(spec.name).lookup(some)
-        if not found.table.num_rows:
+        stored = ctx.table(spec.name).lookup(some)
+        if not stored.table.num_rows:
             return None
-        mine = np.column_stack([which[found.key_index], micros(found.table.column(START))[0]])
+        mine = np.column_stack([which[stored.key_index], micros(stored.table.column(START))[0]])
         windows = np.column_stack([self.known_key, self.known_start])
         position = _positions(mine, windows)
         moved = (position >= 0) & changes[position]
-        rows = found.table.select([*spec.schema.names, WEIGHT]).filter(pa.array(moved))
+        rows = stored.table.select([*spec.schema.names, WEIGHT]).filter(pa.array(moved))
         return (rows, into[position[moved]]) if rows.num_rows else None
 
     def table(self, key: tuple[str, ...], spec: TableSpec) -> pa.Table:
@@ -378,12 +378,12 @@ def _plain(spec: TableSpec) -> pa.Schema:
 
 def _shown(rows: pa.Table) -> tuple[Ints, Ints]:
     """The window in which each row was emitted; NOWHERE if in none."""
-    found = []
+    shown = []
     for name in (SHOWN_START, SHOWN_END):
         column = one_chunk(rows.column(name))
         values = micros(rows.column(name))[0]
-        found.append(np.where(column.is_valid().to_numpy(zero_copy_only=False), values, NOWHERE))
-    return found[0], found[1]
+        shown.append(np.where(column.is_valid().to_numpy(zero_copy_only=False), values, NOWHERE))
+    return shown[0], shown[1]
 
 
 def _in_windows(

@@ -64,8 +64,8 @@ class Unnest(CallsPythonFunctions):
         if delta is None:
             return StepResult()
         own = [(n, bind(_schema(delta), f'"{n}"')) for n in _visible(delta, binding)]
-        found = project(delta, [*own, *((_LIST.format(name), e) for name, e in binding.extra)])
-        rows = found.rows
+        projected = project(delta, [*own, *((_LIST.format(name), e) for name, e in binding.extra)])
+        rows = projected.rows
         arrays = [one_chunk(rows.column(_LIST.format(name))) for name, _ in binding.extra]
         lengths = [pc.list_value_length(a).fill_null(0).to_numpy().astype(np.int64) for a in arrays]
         times = np.maximum.reduce(lengths)
@@ -76,7 +76,7 @@ class Unnest(CallsPythonFunctions):
             columns.append(_elements(array, length, origin, positions))
         names = [*(n for n, _ in own), *(name for name, _ in binding.extra)]
         out = pa.table([*columns, pa.array(weights(rows)[origin])], names=[*names, "_w"])
-        return StepResult(out, errors=found.errors)
+        return StepResult(out, errors=projected.errors)
 
 
 def _elements(array: pa.Array, length: np.ndarray, origin: np.ndarray, positions: np.ndarray) -> pa.Array:

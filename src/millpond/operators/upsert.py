@@ -103,10 +103,10 @@ class Upsert:
         return StepResult(out, (change,), errors)
 
     def _first(
-        self, binding: Binding, delta: pa.Table, order: Ints, positions: Ints, found: npt.NDArray[np.bool_]
+        self, binding: Binding, delta: pa.Table, order: Ints, positions: Ints, is_found: npt.NDArray[np.bool_]
     ) -> StepResult:
         """The first row of each new key; the others are error rows."""
-        fresh = np.concatenate(([True], positions[1:] != positions[:-1])) & ~found[positions]
+        fresh = np.concatenate(([True], positions[1:] != positions[:-1])) & ~is_found[positions]
         names = binding.shape.schema.names
         rows = delta.select(names).cast(binding.shape.schema)
         come = deltas.with_weights(rows.take(pa.array(order[fresh])), np.ones(int(fresh.sum()), np.int64))

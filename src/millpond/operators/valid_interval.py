@@ -59,12 +59,12 @@ class ValidInterval(FiresByTime):
         for name, sql in ((_SINCE, self.since), (_UNTIL, self.until)):
             if sql is None:
                 continue
-            found = bind(schema, sql, name=name, append_only=shape.append_only, step=step)
-            if found.type != INSTANT:
+            bound = bind(schema, sql, name=name, append_only=shape.append_only, step=step)
+            if bound.type != INSTANT:
                 raise InvalidError(
-                    "a bound of an interval of time is a timestamp", detail=f"this is {found.type}", step=step
+                    "a bound of an interval of time is a timestamp", detail=f"this is {bound.type}", step=step
                 )
-            bounds.append((name, found))
+            bounds.append((name, bound))
         if not bounds:
             raise InvalidError("an interval of time needs a bound", step=step)
         plain = tuple(f.name for f in schema if not pa.types.is_nested(f.type))
@@ -104,10 +104,10 @@ class ValidInterval(FiresByTime):
                 waiting.append(later)
         if delta is not None:
             plain = deltas.with_weights(delta.select(names).cast(binding.shape.schema), deltas.weights(delta))
-            found = project(deltas.consolidate(plain), binding.extra)
-            errors = found.errors
-            since, until = self._bounds(found.rows)
-            rows = found.rows.select([*names, deltas.WEIGHT])
+            evaluated = project(deltas.consolidate(plain), binding.extra)
+            errors = evaluated.errors
+            since, until = self._bounds(evaluated.rows)
+            rows = evaluated.rows.select([*names, deltas.WEIGHT])
             out.append(rows.filter(pa.array((since <= ctx.now_us) & (ctx.now_us < until))))
             waiting.append(_next(rows, since, until, ctx.now_us))
         changes = _written(ctx, pa.concat_tables(waiting)) if waiting else []
@@ -146,10 +146,10 @@ def _written(ctx: Context, rows: pa.Table) -> list[Change]:
     """Writes rows with deadlines after now to the wheel; rows of negative weight are removed from it."""
     rows = deltas.consolidate(rows)
     weights = deltas.weights(rows)
-    found = _taken(ctx, rows.filter(pa.array(weights < 0)))
+    changes = _taken(ctx, rows.filter(pa.array(weights < 0)))
     fresh = rows.filter(pa.array(weights > 0))
-    found += [Change(name, some) for name, some in _wheel(ctx.step).placed(fresh, ctx.now_us)]
-    return found
+    changes += [Change(name, some) for name, some in _wheel(ctx.step).placed(fresh, ctx.now_us)]
+    return changes
 
 
 def _taken(ctx: Context, owed: pa.Table) -> list[Change]:
@@ -157,7 +157,7 @@ def _taken(ctx: Context, owed: pa.Table) -> list[Change]:
 
     Buckets that time has reached have already been read.
     """
-    found = []
+    changes = []
     for name, width in _wheel(ctx.step).names:
         if not owed.num_rows:
             break
@@ -170,7 +170,7 @@ def _taken(ctx: Context, owed: pa.Table) -> list[Change]:
         rest = after.filter(pa.array(deltas.weights(after) < 0))
         taken = deltas.consolidate(deltas.concat([owed, deltas.negate(rest)]))
         if taken.num_rows:
-            found.append(Change(table.spec.name, taken))
+            changes.append(Change(table.spec.name, taken))
         owed = rest
     if owed.num_rows:
         raise InternalError(
@@ -180,18 +180,18 @@ def _taken(ctx: Context, owed: pa.Table) -> list[Change]:
             step=ctx.step,
             epoch=ctx.epoch,
         )
-    return found
+    return changes
 
 
 def _micros(rows: pa.Table, name: str, missing: int) -> Ints:
-    found: Ints = one_chunk(rows.column(name)).cast(pa.int64()).fill_null(missing).to_numpy()
-    return found
+    micros: Ints = one_chunk(rows.column(name)).cast(pa.int64()).fill_null(missing).to_numpy()
+    return micros
 
 
 def _next(rows: pa.Table, since: Ints, until: Ints, now_us: int) -> pa.Table:
     """The rows that will still enter or leave, with the time at which they do."""
     at = np.where(now_us < since, since, until)
     ahead = np.flatnonzero((since < until) & (now_us < at) & (at < _NEVER))
-    found = rows.take(pa.array(ahead))
-    index = found.num_columns - 1  # before the weight
-    return found.add_column(index, pa.field(AT, INSTANT), pa.array(at[ahead]).cast(INSTANT))
+    waiting = rows.take(pa.array(ahead))
+    index = waiting.num_columns - 1  # before the weight
+    return waiting.add_column(index, pa.field(AT, INSTANT), pa.array(at[ahead]).cast(INSTANT))

@@ -71,8 +71,8 @@ class SqlSession:
     @property
     def read_limits(self) -> ReadLimits:
         """The limits of a SELECT in this thread."""
-        found: ReadLimits | None = getattr(self._asked, "limits", None)
-        return replace(self._limits if found is None else found, spools=self.spools_results)
+        limits: ReadLimits | None = getattr(self._asked, "limits", None)
+        return replace(self._limits if limits is None else limits, spools=self.spools_results)
 
     def run(
         self,
@@ -144,8 +144,8 @@ class SqlSession:
             if changes is None and gathered:
                 changes, sure = gathered, len(results)
             results.append(result)
-            held = statement.defines or changes is not None
-            if not (held or (statement.independent and len(results) > 1)):
+            is_change = statement.defines or changes is not None
+            if not (is_change or (statement.independent and len(results) > 1)):
                 yield from results
                 results.clear()
         if changes is not None:
@@ -181,10 +181,10 @@ class SqlSession:
 
     def take_stdin(self) -> bytes | None:
         """What the text's first COPY … FROM STDIN reads; None if nothing was given."""
-        given: Stdin = getattr(self._asked, "stdin", None)
+        source: Stdin = getattr(self._asked, "stdin", None)
         self._asked.stdin = None
-        found = given.read() if given is not None and not isinstance(given, str | bytes) else given
-        return found.encode() if isinstance(found, str) else found
+        text = source.read() if source is not None and not isinstance(source, str | bytes) else source
+        return text.encode() if isinstance(text, str) else text
 
     def define_all(self, text: str, dialect: str = "postgres") -> None:
         """Run a text that has only definitions; those that the plan has with the same text are skipped."""
@@ -358,11 +358,11 @@ class SqlSession:
             return Result.changed(verb, applied.count, names, applied.rows)
         gathered: TextChanges | None = getattr(self._asked, "gathered", None)
         changes = TextChanges(self.host) if gathered is None else gathered
-        place = changes.add(change)
+        position = changes.add(change)
         if gathered is None:
             changes.send()
         return Result.changed(
-            verb, None, names, later=lambda: wait_for_outcome(self.host, *changes.sent(place))
+            verb, None, names, later=lambda: wait_for_outcome(self.host, *changes.sent(position))
         )
 
     def send_changes(self, changes: Sequence[SessionChange]) -> None:
@@ -394,12 +394,12 @@ class SqlSession:
         return self.catalog_of(self.plan)
 
     def catalog_of(self, plan: Plan) -> Catalog:
-        found = next((c for c in self._catalogs if c.plan is plan), None)
-        if found is None:
-            found = Catalog(plan, self._shown)
-            self._catalogs = [found, *self._catalogs[:3]]
+        cached = next((c for c in self._catalogs if c.plan is plan), None)
+        if cached is None:
+            cached = Catalog(plan, self._shown)
+            self._catalogs = [cached, *self._catalogs[:3]]
         self._shown.binder.in_zone(self.time_zone)
-        return found
+        return cached
 
     def define(self, edit: Callable[[Builder], None]) -> None:
         """Add definitions to the next commit; nothing changes if `edit` fails."""
@@ -465,9 +465,9 @@ class SqlSession:
         plan, base = self.host.program()
         if base is None:
             return  # there is still no pond, or what this process defined has not run yet
-        for found in waited.objects.values():
-            if found.options.get("language") == "python":
-                plan = plan.with_object(found)
+        for named in waited.objects.values():
+            if named.options.get("language") == "python":
+                plan = plan.with_object(named)
         self._pending, self._base, self._uncommitted = plan, base, []
         for fragment, params in said:
             self.run_one(fragment, params)
@@ -538,8 +538,8 @@ def spark_mode(dialect: str, ansi: bool | None) -> str:
 
 def _begins(plan: Plan) -> bool:
     """Does a plan have anything to run?  Functions in Python alone wait for the definitions that use them."""
-    kept = (o for o in plan.objects.values() if o.options.get("language") != "python")
-    return bool(plan.nodes) or any(kept)
+    objects = (o for o in plan.objects.values() if o.options.get("language") != "python")
+    return bool(plan.nodes) or any(objects)
 
 
 class _Known:
@@ -549,11 +549,11 @@ class _Known:
         self.session = session
 
     def kind(self, name: str) -> str | None:
-        found = self.session.catalog.find(name)
-        return None if found is None else found.kind
+        named = self.session.catalog.find(name)
+        return None if named is None else named.kind
 
     def has_windows(self, name: str) -> bool:
-        found = self.session.catalog.find(name)
-        if found is None or found.kind != "view":
+        named = self.session.catalog.find(name)
+        if named is None or named.kind != "view":
             return False
-        return MARK in found.text or any(map(self.has_windows, found.uses))
+        return MARK in named.text or any(map(self.has_windows, named.uses))

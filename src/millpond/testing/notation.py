@@ -49,35 +49,35 @@ class ExpectedValue:
 # ---------------------------------------------------------------- times
 
 
-def moment(given: datetime.datetime | str) -> datetime.datetime:
+def moment(text: datetime.datetime | str) -> datetime.datetime:
     """A time, in UTC without a zone: `00:00:01` is on the first of January 2024, else ISO.
 
     >>> moment("00:01:30.5").isoformat(), moment("2023-05-01T10:00:00").isoformat()
     ('2024-01-01T00:01:30.500000', '2023-05-01T10:00:00')
     """
-    if isinstance(given, str):
-        found = _CLOCK.fullmatch(given.strip())
-        if found is not None:
-            hours, minutes, seconds, part = found.groups()
+    if isinstance(text, str):
+        match = _CLOCK.fullmatch(text.strip())
+        if match is not None:
+            hours, minutes, seconds, part = match.groups()
             micros = int((part or "").ljust(6, "0"))
             return DAY + datetime.timedelta(
                 hours=int(hours), minutes=int(minutes), seconds=int(seconds or 0), microseconds=micros
             )
         try:
-            given = datetime.datetime.fromisoformat(given.strip())
+            text = datetime.datetime.fromisoformat(text.strip())
         except ValueError as error:
             raise InvalidError(
-                f"not a time: {given!r}", hint='write "00:00:01" or "2024-01-01T00:00:01"'
+                f"not a time: {text!r}", hint='write "00:00:01" or "2024-01-01T00:00:01"'
             ) from error
-    if not isinstance(given, datetime.datetime):
-        raise InvalidError(f"not a time: {given!r}", hint='write "00:00:01" or "2024-01-01T00:00:01"')
-    if given.tzinfo is not None:
-        given = given.astimezone(datetime.UTC).replace(tzinfo=None)
-    return given
+    if not isinstance(text, datetime.datetime):
+        raise InvalidError(f"not a time: {text!r}", hint='write "00:00:01" or "2024-01-01T00:00:01"')
+    if text.tzinfo is not None:
+        text = text.astimezone(datetime.UTC).replace(tzinfo=None)
+    return text
 
 
-def micros_of(given: datetime.datetime | str) -> int:
-    return (moment(given) - EPOCH) // US
+def micros_of(text: datetime.datetime | str) -> int:
+    return (moment(text) - EPOCH) // US
 
 
 def show_moment(at: datetime.datetime) -> str:
@@ -88,29 +88,29 @@ def show_moment(at: datetime.datetime) -> str:
 # ---------------------------------------------------------------- values
 
 
-def fit(given: Any, kind: Kind) -> Any:
+def fit(value: Any, kind: Kind) -> Any:
     """A Python value in the type of the column; times and similar types may be text."""
-    if given is None or kind is None:
-        return given
+    if value is None or kind is None:
+        return value
     t = pa.types
-    if isinstance(given, str):
+    if isinstance(value, str):
         if t.is_timestamp(kind):
-            given = moment(given)
+            value = moment(value)
         elif t.is_date(kind):
-            given = datetime.date.fromisoformat(given)
+            value = datetime.date.fromisoformat(value)
         elif t.is_time(kind):
-            given = datetime.time.fromisoformat(given)
+            value = datetime.time.fromisoformat(value)
         elif t.is_duration(kind):
-            given = microseconds(given) * US
+            value = microseconds(value) * US
         elif t.is_decimal(kind):
-            given = decimal.Decimal(given)
-    if t.is_timestamp(kind) and isinstance(given, datetime.datetime):
-        given = moment(given)
+            value = decimal.Decimal(value)
+    if t.is_timestamp(kind) and isinstance(value, datetime.datetime):
+        value = moment(value)
         if kind.tz is not None:
-            given = given.replace(tzinfo=datetime.UTC)
-    if t.is_string(kind) and not isinstance(given, str):
-        raise TypeError(f"{given!r} is no text")
-    return python_values(pa.chunked_array([pa.array([given], kind)]))[0]
+            value = value.replace(tzinfo=datetime.UTC)
+    if t.is_string(kind) and not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return python_values(pa.chunked_array([pa.array([value], kind)]))[0]
 
 
 def show(value: Any, kind: Kind) -> str:
@@ -193,10 +193,10 @@ def row_values(text: str, kinds: Mapping[str, Kind], whose: str) -> dict[str, An
 
 def expected_values(text: str, kinds: Mapping[str, Kind], whose: str) -> dict[str, ExpectedValue]:
     """The values of an expected row; `column~text` expects a substring of the value."""
-    found = _cells(text, kinds, whose, patterns=True)
+    values = _cells(text, kinds, whose, patterns=True)
     return {
         name: ExpectedValue(value, True) if part else ExpectedValue(show(value, kinds[name]))
-        for name, (value, part) in found.items()
+        for name, (value, part) in values.items()
     }
 
 
@@ -216,14 +216,14 @@ def show_row(row: Mapping[str, ExpectedValue | str]) -> str:
 def _cells(
     text: str, kinds: Mapping[str, Kind], whose: str, *, patterns: bool
 ) -> dict[str, tuple[Any, bool]]:
-    found: dict[str, tuple[Any, bool]] = {}
+    cells: dict[str, tuple[Any, bool]] = {}
     rest = text.strip()
     if rest.startswith("{"):
         try:
-            given = json.loads(rest)
+            parsed = json.loads(rest)
         except ValueError as error:
             raise InvalidError("this row is not JSON", detail=f"{rest}: {error}") from error
-        return {name: (fitted(value, name, kinds, whose), False) for name, value in given.items()}
+        return {name: (fitted(value, name, kinds, whose), False) for name, value in parsed.items()}
     while rest and not rest.startswith("#"):
         name = _NAME.match(rest)
         sign = rest[name.end() : name.end() + 1] if name else ""
@@ -235,10 +235,10 @@ def _cells(
             )
         column = name.group()
         value, rest = _word(rest[name.end() + 1 :], column, kinds, whose, part=sign == "~")
-        if column in found:
+        if column in cells:
             raise InvalidError(f"column {column!r} comes twice in a row", detail=text.strip())
-        found[column] = (value, sign == "~")
-    return found
+        cells[column] = (value, sign == "~")
+    return cells
 
 
 def _word(rest: str, column: str, kinds: Mapping[str, Kind], whose: str, *, part: bool) -> tuple[Any, str]:

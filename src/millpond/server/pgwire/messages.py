@@ -174,9 +174,9 @@ class Fields:
     def take(self, count: int) -> bytes:
         if count < 0 or self._at + count > len(self._data):
             raise ProtocolError("a message is shorter than its fields")
-        found = self._data[self._at : self._at + count]
+        taken = self._data[self._at : self._at + count]
         self._at += count
-        return found
+        return taken
 
     def int16(self) -> int:
         return int(struct.unpack("!h", self.take(2))[0])
@@ -191,18 +191,18 @@ class Fields:
         end = self._data.find(b"\0", self._at)
         if end < 0:
             raise ProtocolError("a text in a message is not ended by a zero byte")
-        found = self._data[self._at : end]
+        raw = self._data[self._at : end]
         self._at = end + 1
-        return decoded(found)
+        return decoded(raw)
 
     def count(self) -> int:
-        found = int(struct.unpack("!H", self.take(2))[0])
-        return found
+        number = int(struct.unpack("!H", self.take(2))[0])
+        return number
 
     def rest(self) -> bytes:
-        found = self._data[self._at :]
+        raw = self._data[self._at :]
         self._at = len(self._data)
-        return found
+        return raw
 
     def end(self) -> None:
         if self._at != len(self._data):
@@ -253,36 +253,38 @@ def _whole_message(kind: bytes, body: bytes) -> ClientMessage:
     fields = Fields(body)
     match kind:
         case b"Q":
-            found: ClientMessage = SimpleQuery(fields.text())
+            message: ClientMessage = SimpleQuery(fields.text())
         case b"P":
-            found = Parse(fields.text(), fields.text(), tuple(fields.uint32() for _ in range(fields.count())))
+            message = Parse(
+                fields.text(), fields.text(), tuple(fields.uint32() for _ in range(fields.count()))
+            )
         case b"B":
-            found = _bind(fields)
+            message = _bind(fields)
         case b"D":
-            found = Describe(_kind(fields), fields.text())
+            message = Describe(_kind(fields), fields.text())
         case b"E":
-            found = ExecutePortal(fields.text(), max(0, fields.int32()))
+            message = ExecutePortal(fields.text(), max(0, fields.int32()))
         case b"C":
-            found = CloseNamed(_kind(fields), fields.text())
+            message = CloseNamed(_kind(fields), fields.text())
         case b"S":
-            found = Sync()
+            message = Sync()
         case b"H":
-            found = Flush()
+            message = Flush()
         case b"X":
-            found = Terminate()
+            message = Terminate()
         case b"p":
-            found = PasswordBytes(fields.rest())
+            message = PasswordBytes(fields.rest())
         case b"d":
-            found = CopyDataIn(fields.rest())
+            message = CopyDataIn(fields.rest())
         case b"c":
-            found = CopyDone()
+            message = CopyDone()
         case b"f":
-            found = CopyFail(fields.text())
+            message = CopyFail(fields.text())
         case _:  # b"F"
             fields.rest()
-            found = FunctionCall()
+            message = FunctionCall()
     fields.end()
-    return found
+    return message
 
 
 KINDS = frozenset(b"QPBDECSHXpdcfF")  # the types of messages that a client can send
@@ -301,27 +303,27 @@ def _bind(fields: Fields) -> Bind:
 
 
 def _formats(fields: Fields) -> tuple[int, ...]:
-    found = tuple(fields.int16() for _ in range(fields.count()))
-    for one in found:
+    formats = tuple(fields.int16() for _ in range(fields.count()))
+    for one in formats:
         if one not in (0, 1):
             raise ProtocolError(f"there is no format {one}", hint="0 is text, 1 is binary")
-    return found
+    return formats
 
 
 def _kind(fields: Fields) -> str:
-    found = fields.take(1)
-    if found not in (b"S", b"P"):
+    kind = fields.take(1)
+    if kind not in (b"S", b"P"):
         raise ProtocolError("only statements and portals can be described or closed")
-    return found.decode()
+    return kind.decode()
 
 
 def sasl_first(data: bytes) -> SaslFirst:
     """Read a SASLInitialResponse."""
     fields = Fields(data)
     mechanism, size = fields.text(), fields.int32()
-    found = SaslFirst(mechanism, b"" if size == -1 else fields.take(size))
+    first = SaslFirst(mechanism, b"" if size == -1 else fields.take(size))
     fields.end()
-    return found
+    return first
 
 
 # -- to the client ------------------------------------------------------------------

@@ -50,9 +50,9 @@ class CatalogRows:
 
     def place(self, name: str) -> tuple[str, str, int]:
         """The schema of a stored name, the name in it, and the number of the schema."""
-        found = schema_of(name, self.schemas)
-        space = PUBLIC if found is None else namespace_oid(found)
-        return found or "public", self.local(name), space
+        schema = schema_of(name, self.schemas)
+        space = PUBLIC if schema is None else namespace_oid(schema)
+        return schema or "public", self.local(name), space
 
     def local(self, name: str) -> str:
         return without_schema(name, self.schemas)
@@ -71,15 +71,15 @@ def oids(names: list[str]) -> dict[str, int]:
     >>> oids(["t", "u"])["t"] == oids(["t"])["t"]
     True
     """
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     taken: set[int] = set()
     for name in sorted(names):
         oid = FIRST_OID + zlib.crc32(name.encode()) % (1 << 30)
         while oid in taken:
             oid += 1
         taken.add(oid)
-        found[name] = oid
-    return found
+        numbers[name] = oid
+    return numbers
 
 
 def type_name(shown: ColumnType) -> str:
@@ -109,19 +109,19 @@ def catalog_rows(
         [o.name for o in shown] + [i.name for i in indexes] + [_key_name(o) for o in shown if o.name in keyed]
     )
     numbers = oids(names)
-    for found in shown:
-        _relation(made, found, numbers, found.name in keyed or any(i.uses[0] == found.name for i in indexes))
-    for found in shown:
-        if found.name in keyed:
+    for named in shown:
+        _relation(made, named, numbers, named.name in keyed or any(i.uses[0] == named.name for i in indexes))
+    for named in shown:
+        if named.name in keyed:
             _index(
-                made, found, _key_name(found), keyed[found.name], numbers, found.kind == "table", unique=True
+                made, named, _key_name(named), keyed[named.name], numbers, named.kind == "table", unique=True
             )
     by_name = {o.name: o for o in shown}
     for index in indexes:
         base = by_name.get(index.uses[0])
         if base is not None and index.key:
-            held = {c.stored_name: c.name for c in base.columns}
-            columns = [held.get(k, k) for k in index.key]
+            shown_names = {c.stored_name: c.name for c in base.columns}
+            columns = [shown_names.get(k, k) for k in index.key]
             known = {c.name for c in base.columns}
             unique = any(rule.name == index.name and rule.unique for rule in base.constraints)
             listed = [c for c in columns if c in known]
@@ -130,21 +130,21 @@ def catalog_rows(
     return made
 
 
-def _key(catalog: Catalog, found: SqlObject) -> list[str]:
+def _key(catalog: Catalog, named: SqlObject) -> list[str]:
     """The columns of a key that are shown."""
-    if found.kind == "table":
-        return list(found.key)
-    if found.kind != "materialized view":
+    if named.kind == "table":
+        return list(named.key)
+    if named.kind != "materialized view":
         return []
-    spec = catalog.stored(found)
-    held = {c.stored_name: c.name for c in found.columns}
-    if spec is None or spec.rule != "latest" or not spec.key or any(k not in held for k in spec.key):
+    spec = catalog.stored(named)
+    shown_names = {c.stored_name: c.name for c in named.columns}
+    if spec is None or spec.rule != "latest" or not spec.key or any(k not in shown_names for k in spec.key):
         return []
-    return [held[k] for k in spec.key]
+    return [shown_names[k] for k in spec.key]
 
 
-def _key_name(found: SqlObject) -> str:
-    return f"{found.name}_pkey" if found.kind == "table" else f"{found.name}_key"
+def _key_name(named: SqlObject) -> str:
+    return f"{named.name}_pkey" if named.kind == "table" else f"{named.name}_key"
 
 
 def _fixed(made: CatalogRows, database: str, users: list[str]) -> None:
@@ -177,34 +177,34 @@ def _fixed(made: CatalogRows, database: str, users: list[str]) -> None:
 
 def _relation(
     made: CatalogRows,
-    found: SqlObject,
+    named: SqlObject,
     numbers: Mapping[str, int],
     indexed: bool,
 ) -> None:
-    schema, local, space = made.place(found.name)
-    oid, kind, stored = numbers[found.name], KINDS[found.kind], found.kind != "view"
+    schema, local, space = made.place(named.name)
+    oid, kind, stored = numbers[named.name], KINDS[named.kind], named.kind != "view"
     made.add(
         "pg_class", oid=oid, relname=local, relnamespace=space, reltype=0, reloftype=0, relowner=OWNER,
         relam=HEAP if kind in "rm" else 0, relfilenode=oid if stored else 0, reltablespace=0, relpages=0,
         reltuples=-1.0, relallvisible=0, reltoastrelid=0, relhasindex=indexed,
-        relisshared=False, relpersistence="p", relkind=kind, relnatts=len(found.columns), relchecks=0,
+        relisshared=False, relpersistence="p", relkind=kind, relnatts=len(named.columns), relchecks=0,
         relhasrules=kind in "mv", relhastriggers=False, relhassubclass=False, relrowsecurity=False,
         relforcerowsecurity=False, relispopulated=True, relreplident="d", relispartition=False, relrewrite=0,
         relfrozenxid=0, relminmxid=0,
     )  # fmt: skip
-    for number, column in enumerate(found.columns, 1):
-        _column(made, found, oid, number, column)
-    _comments(made, found, oid)
-    _checks(made, found, oid)
-    text = as_written(found.text or found.said, made.schemas)
+    for number, column in enumerate(named.columns, 1):
+        _column(made, named, oid, number, column)
+    _comments(made, named, oid)
+    _checks(made, named, oid)
+    text = as_written(named.text or named.said, made.schemas)
     made.add("millpond_definitions", oid=oid, definition=f" {text.rstrip(';')};" if text else None)
     common = {"schemaname": schema, "definition": text}
-    if found.kind == "view":
+    if named.kind == "view":
         made.add("pg_views", viewname=local, viewowner="millpond", **common)
         made.add("information_schema.views", table_catalog="pond", table_schema=schema,
                  table_name=local, view_definition=text, check_option="NONE", is_updatable="NO",
                  is_insertable_into="NO")  # fmt: skip
-    elif found.kind == "materialized view":
+    elif named.kind == "materialized view":
         made.add("pg_matviews", matviewname=local, matviewowner="millpond", hasindexes=indexed,
                  ispopulated=True, **common)  # fmt: skip
     else:
@@ -214,22 +214,22 @@ def _relation(
                  n_live_tup=0)  # fmt: skip
     kinds = {"r": "BASE TABLE", "m": "VIEW", "v": "VIEW", "f": "FOREIGN"}
     made.add("information_schema.tables", table_catalog="pond", table_schema=schema, table_name=local,
-             table_type=kinds[kind], is_insertable_into="YES" if found.kind == "table" else "NO",
+             table_type=kinds[kind], is_insertable_into="YES" if named.kind == "table" else "NO",
              is_typed="NO")  # fmt: skip
 
 
-def _comments(made: CatalogRows, found: SqlObject, oid: int) -> None:
-    places = {c.name: n for n, c in enumerate(found.columns, 1)}
-    for column, text in comments(found).items():
+def _comments(made: CatalogRows, named: SqlObject, oid: int) -> None:
+    places = {c.name: n for n, c in enumerate(named.columns, 1)}
+    for column, text in comments(named).items():
         if not column or column in places:
-            place = places.get(column, 0)
-            made.add("pg_description", objoid=oid, classoid=1259, objsubid=place, description=text)
+            number = places.get(column, 0)
+            made.add("pg_description", objoid=oid, classoid=1259, objsubid=number, description=text)
 
 
-def _checks(made: CatalogRows, found: SqlObject, oid: int) -> None:
+def _checks(made: CatalogRows, named: SqlObject, oid: int) -> None:
     """The CHECK constraints of a table; those with an index come with it."""
-    schema, local, space = made.place(found.name)
-    for number, rule in enumerate(c for c in found.constraints if c.check is not None):
+    schema, local, space = made.place(named.name)
+    for number, rule in enumerate(c for c in named.constraints if c.check is not None):
         constraint = oid + 1000 + number
         made.add(
             "pg_constraint", oid=constraint, conname=made.local(rule.name), connamespace=space, contype="c",
@@ -258,17 +258,17 @@ def _shown(column: SqlColumn) -> ColumnType:
     >>> _shown(SqlColumn("v", "VARCHAR", declared="varchar(52)")).modifier
     56
     """
-    found = _SIZED.fullmatch(column.declared or "")
-    if found is None or found[1] not in _DECLARED:
+    sized = _SIZED.fullmatch(column.declared or "")
+    if sized is None or sized[1] not in _DECLARED:
         return column_type(column.type)
-    return ColumnType(_DECLARED[found[1]], False, -1 if found[2] is None else int(found[2]) + 4)
+    return ColumnType(_DECLARED[sized[1]], False, -1 if sized[2] is None else int(sized[2]) + 4)
 
 
-def _column(made: CatalogRows, found: SqlObject, oid: int, number: int, column: SqlColumn) -> None:
-    schema, local, _ = made.place(found.name)
+def _column(made: CatalogRows, named: SqlObject, oid: int, number: int, column: SqlColumn) -> None:
+    schema, local, _ = made.place(named.name)
     shown = _shown(column)
     has_default = column.default is not None or column.generated is not None
-    required = column.required or (found.kind == "table" and column.name in found.key)
+    required = column.required or (named.kind == "table" and column.name in named.key)
     made.add(
         "pg_attribute", attrelid=oid, attname=column.name, atttypid=shown.oid, attstattarget=-1,
         attlen=shown.size, attnum=number, attndims=int(shown.is_array), attcacheoff=-1,
@@ -303,18 +303,18 @@ def _column(made: CatalogRows, found: SqlObject, oid: int, number: int, column: 
         if column.identity is None
         else "ALWAYS" if column.identity.always else "BY DEFAULT",
         is_generated="NEVER" if column.generated is None else "ALWAYS",
-        generation_expression=column.generated, is_updatable="YES" if found.kind == "table" else "NO",
+        generation_expression=column.generated, is_updatable="YES" if named.kind == "table" else "NO",
     )  # fmt: skip
 
 
 def _index(
-    made: CatalogRows, found: SqlObject, name: str, columns: list[str], numbers: Mapping[str, int],
+    made: CatalogRows, named: SqlObject, name: str, columns: list[str], numbers: Mapping[str, int],
     primary: bool, *, unique: bool, constrains: bool = False,
 ) -> None:  # fmt: skip
-    schema, local, space = made.place(found.name)
+    schema, local, space = made.place(named.name)
     shown_name = made.local(name)
-    oid, base = numbers[name], numbers[found.name]
-    places = {c.name: n for n, c in enumerate(found.columns, 1)}
+    oid, base = numbers[name], numbers[named.name]
+    places = {c.name: n for n, c in enumerate(named.columns, 1)}
     keys = [places[c] for c in columns]
     listed = ", ".join(columns)
     made.add(
@@ -326,7 +326,7 @@ def _index(
         relispartition=False, relrewrite=0, relfrozenxid=0, relminmxid=0,
     )  # fmt: skip
     for number, column in enumerate(columns, 1):
-        shown = _shown(found.columns[places[column] - 1])
+        shown = _shown(named.columns[places[column] - 1])
         made.add(
             "pg_attribute", attrelid=oid, attname=column, atttypid=shown.oid, attlen=shown.size,
             attnum=number, attndims=0, atttypmod=shown.modifier, attnotnull=False, atthasdef=False,
@@ -375,5 +375,5 @@ def _index(
 
 def known_types() -> dict[int, str]:
     """The names of the types that columns can have, as format_type writes them."""
-    found = {t.oid: NAMES.get(t.name, t.name) for t in TYPES}
-    return found | {t.array: f"{NAMES.get(t.name, t.name)}[]" for t in BY_OID.values() if t is not UNKNOWN}
+    types = {t.oid: NAMES.get(t.name, t.name) for t in TYPES}
+    return types | {t.array: f"{NAMES.get(t.name, t.name)}[]" for t in BY_OID.values() if t is not UNKNOWN}

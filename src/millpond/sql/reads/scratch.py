@@ -273,18 +273,18 @@ class Scratch:
         self._made.append(("rows", name))
         return name
 
-    def relation(self, found: SqlObject, rows: pa.Table | LazyRows) -> None:
+    def relation(self, named: SqlObject, rows: pa.Table | LazyRows) -> None:
         """Register stored rows under the name of their relation, with their logical types."""
-        self._relation(found, rows if isinstance(rows, LazyRows) else rows.select(_stored_names(found)))
+        self._relation(named, rows if isinstance(rows, LazyRows) else rows.select(_stored_names(named)))
 
-    def _relation(self, found: SqlObject, rows: pa.Table | LazyRows | ReplaceableRows) -> None:
+    def _relation(self, named: SqlObject, rows: pa.Table | LazyRows | ReplaceableRows) -> None:
         """Do the same for rows that have exactly the columns of the relation."""
-        self._note_instants(found)
-        if not any(restored(c.type) or c.stored_name != c.name for c in found.columns):
-            self.rows(rows, found.name)
+        self._note_instants(named)
+        if not any(restored(c.type) or c.stored_name != c.name for c in named.columns):
+            self.rows(rows, named.name)
             return
-        listed = ", ".join(f"{_as_shown(c)} AS {quoted(c.name)}" for c in found.columns)
-        self.view(found.name, f"select {listed} from {self.rows(rows)}")
+        listed = ", ".join(f"{_as_shown(c)} AS {quoted(c.name)}" for c in named.columns)
+        self.view(named.name, f"select {listed} from {self.rows(rows)}")
 
     def _set_clock(self, sql: str) -> None:
         """Define the clock functions that a statement calls, so that they return its time."""
@@ -295,9 +295,9 @@ class Scratch:
             self._con.execute(statement)
         self._clock_set = True
 
-    def _note_instants(self, found: SqlObject) -> None:
-        self._has_instants = self._has_instants or any(INSTANT in c.type for c in found.columns)
-        self._has_intervals = self._has_intervals or any("INTERVAL" in c.type for c in found.columns)
+    def _note_instants(self, named: SqlObject) -> None:
+        self._has_instants = self._has_instants or any(INSTANT in c.type for c in named.columns)
+        self._has_intervals = self._has_intervals or any("INTERVAL" in c.type for c in named.columns)
 
     def view(self, name: str, sql: str) -> None:
         self._set_clock(sql)
@@ -317,7 +317,7 @@ class Scratch:
 
     def table(
         self,
-        found: SqlObject,
+        named: SqlObject,
         rows: pa.Table | None = None,
         *,
         key: bool = False,
@@ -326,31 +326,31 @@ class Scratch:
         lasting: bool = False,
     ) -> None:
         """Create a table that can be changed; with `places` each row has its position in `rows`."""
-        self._note_instants(found)
-        listed = [_defined(c, defaults) for c in found.columns if c.generated != PROCTIME]
+        self._note_instants(named)
+        listed = [_defined(c, defaults) for c in named.columns if c.generated != PROCTIME]
         if places:
             listed.append(f"{quoted(PLACE)} BIGINT DEFAULT -1")
-        if key and found.key:
-            never_null = all(c.required and not c.identity for c in found.columns if c.name in found.key)
+        if key and named.key:
+            never_null = all(c.required and not c.identity for c in named.columns if c.name in named.key)
             rule = "PRIMARY KEY" if never_null else "UNIQUE"
-            listed.append(f"{rule} ({', '.join(quoted(k) for k in found.key)})")
+            listed.append(f"{rule} ({', '.join(quoted(k) for k in named.key)})")
         self._set_clock(" ".join(listed))
-        self.run(f"create table {quoted(found.name)} ({', '.join(listed)})")
-        (self._lasting if lasting else self._made).append(("table", found.name))
+        self.run(f"create table {quoted(named.name)} ({', '.join(listed)})")
+        (self._lasting if lasting else self._made).append(("table", named.name))
         if rows is not None and rows.num_rows:
-            given = pa.array(range(rows.num_rows), pa.int64()) if places else None
-            self.insert_rows(found, rows, given)
+            positions = pa.array(range(rows.num_rows), pa.int64()) if places else None
+            self.insert_rows(named, rows, positions)
 
-    def insert_rows(self, found: SqlObject, rows: pa.Table, places: pa.Array | None = None) -> None:
+    def insert_rows(self, named: SqlObject, rows: pa.Table, places: pa.Array | None = None) -> None:
         """Insert stored rows into a table that can be changed, in their logical types."""
-        held = [c for c in found.columns if c.generated is None]
-        wanted = ", ".join(StepColumn(c.stored_name, c.type).sql for c in held)
-        place = ""
+        columns = [c for c in named.columns if c.generated is None]
+        wanted = ", ".join(StepColumn(c.stored_name, c.type).sql for c in columns)
+        position = ""
         if places is not None:
             rows = rows.append_column(PLACE, places)
-            place = f", {quoted(PLACE)}"
-        into = f"{quoted(found.name)} ({', '.join(quoted(c.name) for c in held)}{place})"
-        self.run(f"insert into {into} select {wanted}{place} from {self.rows(rows)}")
+            position = f", {quoted(PLACE)}"
+        into = f"{quoted(named.name)} ({', '.join(quoted(c.name) for c in columns)}{position})"
+        self.run(f"insert into {into} select {wanted}{position} from {self.rows(rows)}")
 
 
 @dataclass(frozen=True)
@@ -374,31 +374,31 @@ class CachedScratch(Scratch):
         self._kept: dict[str, _CachedRelation] = {}  # by name in lower case
         self._shown: set[str] = set()  # for the current statement
 
-    def relation(self, found: SqlObject, rows: pa.Table | LazyRows) -> None:
+    def relation(self, named: SqlObject, rows: pa.Table | LazyRows) -> None:
         assert isinstance(rows, pa.Table)
-        self._note_instants(found)
-        name, rows = found.name.lower(), rows.select(_stored_names(found))
-        kept = self._kept.get(name)
-        if kept is not None and (kept.columns != found.columns or kept.feed.schema != rows.schema):
+        self._note_instants(named)
+        name, rows = named.name.lower(), rows.select(_stored_names(named))
+        cached = self._kept.get(name)
+        if cached is not None and (cached.columns != named.columns or cached.feed.schema != rows.schema):
             self._let_go(name)
-            kept = None
-        if kept is None:
-            kept = self._keep(name, found, ReplaceableRows(rows))
+            cached = None
+        if cached is None:
+            cached = self._keep(name, named, ReplaceableRows(rows))
         self._shown.add(name)
-        kept.feed.put(rows)
+        cached.feed.put(rows)
 
-    def _keep(self, name: str, found: SqlObject, feed: ReplaceableRows) -> _CachedRelation:
+    def _keep(self, name: str, named: SqlObject, feed: ReplaceableRows) -> _CachedRelation:
         if len(self._kept) >= CACHED_MAX:
             self._let_go(next(n for n in self._kept if n not in self._shown))
         try:
-            self._relation(found, feed)
-            kept = self._kept[name] = _CachedRelation(found.columns, feed, tuple(self._made))
+            self._relation(named, feed)
+            cached = self._kept[name] = _CachedRelation(named.columns, feed, tuple(self._made))
         except BaseException:
             self._drop(self._made)
             raise
         finally:
             self._made = []
-        return kept
+        return cached
 
     def _drop_all(self) -> None:
         super()._drop_all()
@@ -425,8 +425,8 @@ def may_cache(named: frozenset[str], shown: Relations) -> bool:
     )
 
 
-def _stored_names(found: SqlObject) -> list[str]:
-    return [c.stored_name for c in found.columns]
+def _stored_names(named: SqlObject) -> list[str]:
+    return [c.stored_name for c in named.columns]
 
 
 def _as_shown(column: SqlColumn) -> str:
@@ -488,7 +488,7 @@ _OWN = threading.local()
 
 def thread_scratch(zone: str = UTC) -> Scratch:
     """The database of the current thread, in a time zone."""
-    found: Scratch | None = getattr(_OWN, "scratch", None)
-    if found is None:
-        found = _OWN.scratch = Scratch()
-    return found.in_zone(zone)
+    scratch: Scratch | None = getattr(_OWN, "scratch", None)
+    if scratch is None:
+        scratch = _OWN.scratch = Scratch()
+    return scratch.in_zone(zone)
