@@ -6,6 +6,7 @@ import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import millpond
@@ -19,6 +20,7 @@ from millpond.windows import sliding, tumbling
 
 SCHEMA = {"k": str, "n": int, "at": datetime.datetime}
 NEVER = 10**9
+DAY = datetime.timedelta(days=1)
 
 
 def at(second: float) -> datetime.datetime:
@@ -141,3 +143,40 @@ def test_too_many_windows_per_row_are_refused() -> None:
         with pytest.raises(InvalidError, match="at most 10,000 are allowed"):
             stream.key_by("k").window(sliding("1d", "1s"))
         stream.key_by("k").window(tumbling("1d")).aggregate(n="count(*)").view("w")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.timestamp("s"),
+        pa.timestamp("ms"),
+        pa.timestamp("us", "Europe/Berlin"),
+        pa.timestamp("ns"),
+        pa.date32(),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("value", [pa.string(), pa.decimal128(38, 2), pa.bool_()], ids=str)
+def test_groups_are_spread_over_windows_of_every_kind_of_time(
+    kind: pa.DataType, value: pa.DataType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days = [0, 1, 7, 7, 9, 3], [20, -3, 11, 2, None, -4000]
+    shown = []
+    for least in (NEVER, 2):
+        monkeypatch.setattr(tuning, "SLICED_WINDOWS_MIN", least)
+        schema = pa.schema([("k", pa.string()), ("at", kind), ("x", value)])
+        source = MemorySource(schema)
+        with millpond.open("memory://", engine="inline", checks=True, parallelism=2) as pond:
+            windows = pond.stream("s", source).key_by("k").window(sliding("10d", "1d"), time="at")
+            total = {"total": "sum(x)"} if pa.types.is_decimal(value) else {}
+            windows.aggregate(n="count(*)", given="count(x)", lo="min(x)", hi="max(x)", **total).view("v")
+            for some in days:
+                at = [None if d is None else datetime.datetime(2024, 1, 1) + d * DAY for d in some]
+                x = pa.array([1, 0, None, 1, 0, 1], pa.int64()).cast(value)
+                columns = [["a", "b", None] * 2, pa.array(at, pa.timestamp("us")).cast(kind), x]
+                source.push(pa.table(columns, schema=schema))
+                pond.drain()
+            assert spreads(pond) == (least == 2)
+            shown.append(sorted(map(str, pond.read("v").to_pylist())))
+            assert pond.errors().num_rows == 1
+    assert shown[0] == shown[1]
