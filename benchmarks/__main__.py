@@ -154,10 +154,11 @@ def run_serving(
     rows: Rows = 1_000_000,
     seconds: Annotated[float, typer.Option(min=1, help="what each turn of point reads takes")] = 8,
     connections: Annotated[str, typer.Option(help="connections at once, comma-separated")] = "1,16,64",
+    processes: Annotated[int, typer.Option(min=0, help="processes that serve PostgreSQL clients")] = 0,
 ) -> None:
     """Point reads, scans and subscriptions over the network, beside PostgreSQL with the same rows."""
     with headline.alone():
-        serving.run(_console(), rows, seconds, [int(n) for n in connections.split(",")])
+        serving.run(_console(), rows, seconds, [int(n) for n in connections.split(",")], processes)
 
 
 @app.command("spark-read")

@@ -59,13 +59,15 @@ class Figures:
     idle: idle.IdleConnections | None = None
 
 
-def run(console: Console, rows: int, seconds: float, connections: Sequence[int] = CONNECTIONS) -> Figures:
+def run(
+    console: Console, rows: int, seconds: float, connections: Sequence[int] = CONNECTIONS, processes: int = 0
+) -> Figures:
     """Measure everything, print tables, and keep the figures."""
     idle.allow_files(8192)
     found = Figures([], [], [], [])
     with tempfile.TemporaryDirectory(prefix="serving-") as place, contextlib.ExitStack() as ends:
         pond = Path(place) / "pond"
-        ours = ends.enter_context(served(pond))
+        ours = ends.enter_context(served(pond, processes))
         with psycopg.connect(ours.pg, autocommit=True) as con:
             con.execute(TABLE)
             con.execute(OURS.format(rows))
@@ -89,7 +91,7 @@ def run(console: Console, rows: int, seconds: float, connections: Sequence[int] 
                     load = f"{RATE} events/s"
                     found.reads.append(_reads("millpond", load, ours.pg, rows, count, 2 * seconds, ours))
     show(found, console)
-    path = report.keep("serving", {"rows": rows, "seconds": seconds, **_plain(found)})
+    path = report.keep("serving", {"rows": rows, "seconds": seconds, "processes": processes, **_plain(found)})
     console.print(f"written: benchmarks/results/{path.name}")
     return found
 

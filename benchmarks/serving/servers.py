@@ -22,20 +22,45 @@ class ServedPond:
     flight: str
 
     def cpu_s(self) -> float:
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
+        """What the server and the processes that it has started have used."""
+        return sum(_cpu_s(pid) for pid in self._pids())
 
     def rss_mb(self) -> float:
-        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) / 1024
-        raise LookupError("VmRSS")
+        return sum(_rss_mb(pid) for pid in self._pids())
+
+    def _pids(self) -> list[int]:
+        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
+        children = [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
+        return [self.process.pid, *children]
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def _rss_mb(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    raise LookupError("VmRSS")
 
 
 @contextlib.contextmanager
-def served(pond: Path) -> Iterator[ServedPond]:
-    """Serve a pond by all protocols, in a process of its own."""
-    ports = ["--pg", "0", "--http", "0", "--flight", "0", "--connections", "2000"]
+def served(pond: Path, processes: int = 0) -> Iterator[ServedPond]:
+    """Serve a pond by all protocols, in a process of its own and more for PostgreSQL clients."""
+    ports = [
+        "--pg",
+        "0",
+        "--http",
+        "0",
+        "--flight",
+        "0",
+        "--connections",
+        "2000",
+        "--processes",
+        str(processes),
+    ]
     command = [sys.executable, "-m", "millpond", "serve", str(pond), *ports]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -296,7 +296,7 @@ class Execution:
         with self._lock:
             if self.thread is None and self.runner is not None:
                 self._let_go()
-                self.components.builder.reopen(Plan())  # from now on the program is what the other process runs
+                self.components.builder.reopen(Plan())  # the program is what the other process runs
 
     # -- turns -------------------------------------------------------------------------
 
