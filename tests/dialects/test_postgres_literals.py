@@ -44,6 +44,12 @@ ANSWERS = {
     "to_number('5.01-', 'FM9.999999S')": "-5.01",
     "to_number('.01-', '99.99S')": "-0.01",
     "to_char(interval '12 months', 'rm')": "xii ",
+    "timestamp '2024-07-01 10:00' AT TIME ZONE 'PST'": "2024-07-01 18:00:00+00",
+    "timestamptz '2024-07-01 10:00+00' AT TIME ZONE 'CET'": "2024-07-01 11:00:00",
+    "timestamptz '2024-07-01 10:00+00' AT TIME ZONE 'msk'": "2024-07-01 13:00:00",
+    "timestamptz '2024-07-01 10:00+00' AT TIME ZONE 'NPT'": "2024-07-01 15:45:00",
+    "0.12 ^ (-20)": "2608405330458882702.5529619561355838",
+    "3.789 ^ 21": "1409343026052.8716016316022141",
     "to_char(interval '-12 months', 'RM')": "I   ",
 }
 
@@ -62,6 +68,33 @@ def test_answers_in_a_view(pond: Pond) -> None:
     listed = ", ".join(f"({asked})::text AS c{n}" for n, asked in enumerate(ANSWERS) if "SELECT" not in asked)
     pond.sql(f"CREATE MATERIALIZED VIEW answers AS SELECT {listed} FROM one")
     assert pond.sql("SELECT * FROM answers").fetchall() == pond.sql(f"SELECT {listed} FROM one").fetchall()
+
+
+def test_integers_and_rounded_times_of_changes(tmp_path: Path) -> None:
+    with millpond.open(tmp_path / "pond", engine="inline") as pond:
+        pond.sql("CREATE TABLE t (id int PRIMARY KEY, n smallint, at timestamp(2))")
+        for change in (
+            "INSERT INTO t (id, n) VALUES (1, '34.5')",
+            "INSERT INTO t (n, id) VALUES (1, 'x')",
+            "INSERT INTO t (id, n) SELECT 1, '34.5'",
+        ):
+            with pytest.raises(InvalidError, match="invalid input syntax for type"):
+                pond.sql(change)
+        with pytest.raises(InvalidError, match=r'invalid input syntax for type smallint: "34\.5"'):
+            pond.sql("COPY t (id, n) FROM STDIN", stdin="1\t34.5\n")
+        pond.sql("INSERT INTO t VALUES (1, ' 34 ', 'Mon Feb 10 17:32:01 1997')")
+        pond.sql("COPY t (id, n) FROM STDIN", stdin="2\t +7\n")
+        pond.sql("FLUSH")
+        shown = pond.sql("SELECT id, n, at::text FROM t ORDER BY id").fetchall()
+        assert shown == [(1, 34, "1997-02-10 17:32:01"), (2, 7, None)]
+
+
+def test_a_table_of_a_query_in_a_session_with_a_time_zone(tmp_path: Path) -> None:
+    with millpond.open(tmp_path / "pond", engine="inline") as pond:
+        pond.sql("SET TimeZone = 'America/Los_Angeles'")
+        pond.sql("CREATE TABLE q AS SELECT 1 AS a, timestamptz '2024-01-01 10:00' AS at")
+        assert pond.sql("SELECT at::text FROM q").fetchall() == [("2024-01-01 10:00:00-08",)]
+        assert pond.sql("SHOW TimeZone").fetchall() == [("America/Los_Angeles",)]
 
 
 @pytest.mark.parametrize(

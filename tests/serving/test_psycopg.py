@@ -64,6 +64,15 @@ def test_values_of_every_type(con: Any) -> None:
         )
 
 
+def test_texts_of_times_that_are_out_of_range_of_arrow(con: Any) -> None:
+    asked = (
+        b"SELECT time '24:00:00', timestamp '205000-07-10 17:32:01', timestamptz '205000-07-10 17:32:01.5+00'"
+    )
+    found = con.pgconn.exec_(asked)
+    shown = [bytes(found.get_value(0, n)).decode() for n in range(3)]
+    assert shown == ["24:00:00", "205000-07-10 17:32:01", "205000-07-10 17:32:01.5+00"]
+
+
 def test_statements_by_name_and_pipelines(con: Any) -> None:
     for n in range(8):  # prepared after five
         assert con.execute("SELECT name FROM t WHERE id = %s", [1 + n % 2]).fetchone() == (

@@ -85,7 +85,15 @@ def numeric_log(base: str, text: str) -> str:
 
 @row_function("pg.numeric_power.1", ("VARCHAR", "VARCHAR"), "VARCHAR")
 def numeric_power(base: str, exponent: str) -> str:
-    a, b = Decimal(base), Decimal(exponent)
+    return _power(Decimal(base), Decimal(exponent), 0)
+
+
+@row_function("pg.numeric_power.2", ("VARCHAR", "VARCHAR"), "VARCHAR")
+def numeric_power_to_16_places(base: str, exponent: str) -> str:
+    return _power(Decimal(base), Decimal(exponent), _DIGITS)
+
+
+def _power(a: Decimal, b: Decimal, least_places: int) -> str:
     if a == 0 and b < 0:
         raise ValueError("zero raised to a negative power is undefined")
     whole = b == b.to_integral_value()
@@ -96,7 +104,7 @@ def numeric_power(base: str, exponent: str) -> str:
     with localcontext(_WIDE):
         found = a ** int(b) if whole else (b * abs(a).ln(_WIDE)).exp(_WIDE)
     places = _DIGITS - _decimal_weight(found)
-    return _rounded(found, max(places, _places_of(a), _places_of(b)))
+    return _rounded(found, max(places, _places_of(a), _places_of(b), least_places))
 
 
 @row_function("pg.numeric_div_trunc.1", ("VARCHAR", "VARCHAR"), "VARCHAR")

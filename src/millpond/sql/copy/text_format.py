@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.kernels.postgres.text_output import time_text, timestamp_text
 from millpond.kernels.time_zones import local_times
 from millpond.sql.pg_catalog import pg_types as pg
 from millpond.sql.pg_catalog.pg_types import ColumnType
@@ -27,7 +28,7 @@ def text_column(values: pa.Array, kind: str, shown: ColumnType) -> pa.Array:
 
 
 def _scalars(values: pa.Array, kind: str, shown: ColumnType) -> pa.Array:
-    text = pc.cast(_text(values, kind, shown), pa.string())
+    text = _in_range(pc.cast(_text(values, kind, shown), pa.string()), shown)
     if shown.type not in (pg.TIMESTAMP, pg.TIMESTAMPTZ, pg.DATE) or not len(values):
         return text
     if _begins_before_christ(values):
@@ -36,6 +37,23 @@ def _scalars(values: pa.Array, kind: str, shown: ColumnType) -> pa.Array:
     if found is None:
         return text
     return pc.if_else(found[0], "infinity", pc.if_else(found[1], "-infinity", text))
+
+
+_BEYOND = re.compile(r"<value out of range: (-?\d+)>(.*)")
+
+
+def _in_range(text: pa.Array, shown: ColumnType) -> pa.Array:
+    """The texts with what Arrow does not write: 24:00:00, and years after 32767."""
+    if shown.type not in (pg.TIME, pg.TIMESTAMP, pg.TIMESTAMPTZ):
+        return text
+    if not pc.any(pc.starts_with(text, "<")).as_py():
+        return text
+    write = time_text if shown.type == pg.TIME else timestamp_text
+    found = [None if v is None else _BEYOND.fullmatch(v) for v in text.to_pylist()]
+    shown_again = (
+        v if m is None else f"{write(int(m[1]))}{m[2]}" for v, m in zip(text.to_pylist(), found, strict=True)
+    )
+    return pa.array(list(shown_again), pa.string())
 
 
 _DAY_ONE = -719_162  # 0001-01-01

@@ -46,4 +46,8 @@ def _cast(name: str, column: SqlColumn) -> str:
             f"CASE WHEN starts_with({name}, '\\x') THEN from_hex(substr({name}, 3)) ELSE encode({name}) END"
         )
     cast = f"CAST({name} AS {column.type})"
-    return translated_expression(cast) if reader_of(column.type.lower()) else cast
+    kind = column.type.lower()
+    return translated_expression(cast) if kind in _INTEGERS or reader_of(kind) else cast
+
+
+_INTEGERS = ("smallint", "integer", "bigint")

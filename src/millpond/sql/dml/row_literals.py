@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from sqlglot import Token, TokenType
@@ -14,7 +15,9 @@ from millpond.sql.dialects.postgres.time_casts import is_plain, reader_of
 from millpond.sql.dialects.postgres.translate import translated_expression
 from millpond.sql.text.parse import SqlFragment
 
-_BYTES = "BLOB"
+_BYTES, _INTEGERS = "BLOB", ("SMALLINT", "INTEGER", "BIGINT")
+_WHOLE = re.compile(r"\s*[+-]?\d+\s*")
+_PRECISE = ("TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS")
 _AFTER_LIST = (
     "FROM",
     "WHERE",
@@ -47,18 +50,22 @@ def with_arrays(fragment: SqlFragment, columns: Sequence[SqlColumn]) -> SqlFragm
 
 
 def with_read_values(fragment: SqlFragment, columns: Sequence[SqlColumn]) -> SqlFragment:
-    """The same INSERT with dates, times and bytes as DuckDB reads them.
+    """The same INSERT with dates, times, bytes and integers as PostgreSQL reads them.
 
     Law: only a literal that is all of a value of such a column changes, and only if DuckDB needs it.
     """
-    if not any(reader_of(column.type.lower()) or column.type == _BYTES for column in columns):
+    if not any(reader_of(c.type.lower()) or c.type in (_BYTES, *_INTEGERS, *_PRECISE) for c in columns):
         return fragment
     literals = [t.token_type is TokenType.STRING for t in fragment.tokens]
     edits = []
     for token, kind in _values(fragment, columns, literals):
         said = fragment.text[token.start : token.end + 1]
-        if kind == _BYTES and "\\" in token.text:
+        if kind in _INTEGERS and not _WHOLE.fullmatch(token.text):
+            edits.append((token.start, token.end + 1, translated_expression(f"CAST({said} AS {kind})")))
+        elif kind == _BYTES and "\\" in token.text:
             edits.append((token.start, token.end + 1, f"__pg.main.bytea_in({said})"))
+        elif kind in _PRECISE and not is_plain(token.text, "timestamp"):
+            edits.append((token.start, token.end + 1, translated_expression(f"CAST({said} AS TIMESTAMP)")))
         elif reader_of(kind.lower()) and not is_plain(token.text, kind.lower()):
             edits.append((token.start, token.end + 1, translated_expression(f"CAST({said} AS {kind})")))
     return fragment.rewritten(edits) if edits else fragment

@@ -6,12 +6,13 @@ If the query fails then, the table is dropped again.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from millpond.errors import ConflictError, InvalidError
 from millpond.sql.binding.functions import inlined
 from millpond.sql.binding.output_columns import check_unique
-from millpond.sql.binding.types import quoted
+from millpond.sql.binding.types import UTC, quoted
 from millpond.sql.result import Result
 from millpond.sql.text.duckdb_text import readable
 from millpond.sql.text.other_systems import refuse_options, skip_storage
@@ -131,4 +132,11 @@ def _create(
 
 def _run(session: SqlSession, text: str, dialect: str) -> Result:
     (fragment,) = statements(text, dialect)
-    return session.run_one(fragment)
+    if dialect != "duckdb":
+        return session.run_one(fragment)
+    before = session.variables
+    session.set_variables(replace(before, time_zone=UTC))  # names and types: a zone has no meaning for them
+    try:
+        return session.run_one(fragment)
+    finally:
+        session.set_variables(before)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from millpond.kernels.postgres.number_formats import number_format
 from millpond.kernels.postgres.time_fields import FIELDS, WHOLE
+from millpond.kernels.postgres.zone_names import abbreviated
 from millpond.sql.dialects.parse_tree import Tree
 from millpond.sql.dialects.postgres.aggregates import aggregated
 from millpond.sql.dialects.postgres.input_casts import rewritten_cast
@@ -75,6 +76,8 @@ def rewritten_call(node: Tree, text: bytes) -> bool:
     if name in _NOW and not node["arguments"]:
         become(node, expression("now()"))
         return True
+    if name == "timezone" and len(node["arguments"]) == 2:
+        _fix_abbreviation(node["arguments"][0])
     if name == "array_fill" and _filled(node):
         return True
     _flattened(node)
@@ -96,6 +99,20 @@ def rewritten_call(node: Tree, text: bytes) -> bool:
             form["expression"] = expression(f"'{form['expression']['column_names'][-1]}'")
     pack(name, node)
     return False
+
+
+def _fix_abbreviation(argument: Tree) -> None:
+    """Replace an abbreviation of a time zone by what it stands for: PST has the same offset all year."""
+    literal = argument["expression"].get("literal") or {}
+    if literal.get("kind") != "STRING":
+        return
+    zone = abbreviated(literal["text"].lower())
+    if isinstance(zone, str):
+        literal["text"] = zone
+    elif zone is not None and zone % 3600 == 0:
+        literal["text"] = f"Etc/GMT{-zone // 3600:+d}" if zone else "UTC"
+    elif zone is not None:
+        argument["expression"] = expression(f"to_seconds({zone})")
 
 
 def _filled(node: Tree) -> bool:

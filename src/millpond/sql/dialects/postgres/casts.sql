@@ -48,9 +48,11 @@ create macro __pg.as_numeric
     (x bigint) as cast(x as decimal(19, 0)),
     (x hugeint) as cast(x as decimal(38, 0)),
     (x varchar) as __pg.numeric(x),
-    (x) as struct_extract(row(x,
-            case when typeof(x) in ('DOUBLE', 'FLOAT') then cast(__pg.exact(x) as decimal(38, 16)) end),
-        case when typeof(x) in ('DOUBLE', 'FLOAT') then 2 else 1 end);
+    (x) as invoke(lambda x_: case when typeof([x_]) is null then null else
+        struct_extract(row(x_,
+                case when typeof(x_) = 'DOUBLE' then cast(format('{:.15g}', x_) as decimal(38, 16)) end,
+                case when typeof(x_) = 'FLOAT' then cast(format('{:.6g}', x_) as decimal(38, 16)) end),
+            case typeof(x_) when 'DOUBLE' then 2 when 'FLOAT' then 3 else 1 end) end, x);
 
 create macro __pg.text_of(x) as case
     when typeof(x) in ('DOUBLE', 'FLOAT', 'INTERVAL', 'BLOB') then "pg.text.1"(cast(x as varchar), typeof(x))

@@ -34,13 +34,13 @@ create macro __pg.logarithm_of(a, b) as
         when isnan(a) then a else b end;
 create macro __pg.power
     (a double, b double) as "pg.float_power.1"(a, b),
-    (a decimal(38, 16), b decimal(38, 16)) as "pg.numeric_power.1"(a::varchar, b::varchar)::decimal(38, 16);
+    (a decimal(38, 16), b decimal(38, 16)) as "pg.numeric_power.2"(a::varchar, b::varchar)::decimal(38, 16);
 create macro __pg."^"
     (a double, b double) as "pg.float_power.1"(a, b),
-    (a decimal(38, 16), b decimal(38, 16)) as "pg.numeric_power.1"(a::varchar, b::varchar)::decimal(38, 16);
+    (a decimal(38, 16), b decimal(38, 16)) as "pg.numeric_power.2"(a::varchar, b::varchar)::decimal(38, 16);
 create macro __pg.pow
     (a double, b double) as "pg.float_power.1"(a, b),
-    (a decimal(38, 16), b decimal(38, 16)) as "pg.numeric_power.1"(a::varchar, b::varchar)::decimal(38, 16);
+    (a decimal(38, 16), b decimal(38, 16)) as "pg.numeric_power.2"(a::varchar, b::varchar)::decimal(38, 16);
 create macro __pg.div(a, b) as "pg.numeric_div_trunc.1"(a::varchar, b::varchar)::decimal(38, 0);
 create macro __pg.mod
     (a smallint, b smallint) as case when b = 0 and a is not null then error('division by zero')::smallint else system.main."%"(a, b) end,
