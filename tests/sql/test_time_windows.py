@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import random
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import millpond
 from millpond.errors import InvalidError
 from millpond.flow.stream import Stream
+from millpond.operators.aggregate import Aggregate
 from millpond.sources.memory import MemorySource
 from millpond.sql.binding.bind import Binder
 from millpond.sql.lowering.expressions import StepColumn
@@ -217,3 +219,37 @@ def test_windows_of_windows() -> None:
         pond.sql("INSERT INTO t VALUES ('2024-01-01 10:00:10', 1), ('2024-01-01 10:00:20', 2); FLUSH")
         pond.sql("INSERT INTO t VALUES ('2024-01-01 10:01:10', 2), ('2024-01-01 11:01:00', 2); FLUSH")
         assert pond.sql("FROM h").fetchall() == [(datetime.datetime(2024, 1, 1, 10), 3)]
+
+
+@pytest.mark.parametrize("groups", ["k, window_start, window_end", "window_end", "k, window_start", "k"])
+@pytest.mark.parametrize("seed", range(2))
+def test_windows_that_overlap_a_lot_follow_changes_of_a_table(groups: str, seed: int) -> None:
+    """A view is what the query returns at once, after inserts, updates and deletions (law 1)."""
+    rng = random.Random(f"{seed} {groups}")
+    hop = "HOP(t, at, INTERVAL '1 second', INTERVAL '12 seconds', INTERVAL '300 milliseconds')"
+    aggregates = "count(*) AS n, sum(v) AS total, avg(v) AS mean, count(v) AS given, stddev_pop(v) AS spread"
+    query = f"SELECT {groups}, {aggregates} FROM {hop} GROUP BY {groups}"
+    with millpond.open("memory://", engine="inline", checks=True, parallelism=3) as pond:
+        pond.sql("CREATE TABLE t (id int PRIMARY KEY, k text, v int, at timestamp)")
+        pond.sql(f"CREATE MATERIALIZED VIEW w AS {query}")
+        operators = [node.operator for node in pond.plan.nodes.values()]
+        assert [o.spread is not None for o in operators if isinstance(o, Aggregate)] == [True]
+        for _ in range(4):
+            for _ in range(rng.randint(1, 6)):
+                number, second = rng.randrange(12), rng.choice([0, 0.5, 3, 3.2, 11, 40])
+                at = f"TIMESTAMP '2024-01-01' + INTERVAL '{second} seconds'"
+                k, v = rng.choice(["'a'", "'b'", "NULL"]), rng.choice(["1", "-7", "2000000000", "NULL"])
+                change = rng.choice(["insert", "insert", "update", "delete"])
+                if change == "insert":
+                    pond.sql(f"INSERT INTO t VALUES ({number}, {k}, {v}, {at}) ON CONFLICT (id) DO NOTHING")
+                elif change == "update":
+                    pond.sql(f"UPDATE t SET v = {v}, at = {at} WHERE id = {number}")
+                else:
+                    pond.sql(f"DELETE FROM t WHERE id = {number}")
+            pond.sql("FLUSH")
+            shown = sorted(map(rounded, pond.sql("SELECT * FROM w").fetchall()), key=str)
+            assert shown == sorted(map(rounded, pond.sql(query).fetchall()), key=str)
+
+
+def rounded(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(float(f"{float(x):.9g}") if isinstance(x, float | Decimal) else x for x in row)

@@ -37,7 +37,7 @@ class TimeWindows(Relations):
         size = f"INTERVAL '{self.rng.choice([1, 2, 6])} hours'"
         kind = self.rng.choice(["TUMBLE", "TUMBLE", "HOP", "SESSION"])
         if kind == "HOP":
-            slide, length = self.rng.choice([(1, 2), (2, 4), (3, 3), (2, 6)])
+            slide, length = self.rng.choice([(1, 2), (2, 4), (3, 3), (2, 6), (1, 12)])
             call = f"HOP({table}, {time}, INTERVAL '{slide} hours', INTERVAL '{length} hours')"
         elif kind == "SESSION":
             keys = [c for c, k in columns.items() if k in ("INTEGER", "VARCHAR") and c != "id"]
