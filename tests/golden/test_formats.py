@@ -12,12 +12,14 @@ import pytest
 
 from millpond.control import lease
 from millpond.plan import catalog_format
-from millpond.state import inbox
+from millpond.state import access_rules, backup_record, inbox
 from millpond.state.manifest import manifest, pins
 from millpond.state.runs import packed
 from tests.golden.make import HERE
 
 NEWEST = {
+    "access": access_rules.FORMAT,
+    "backups": backup_record.FORMAT,
     "catalog": catalog_format.FORMAT,
     "inbox": inbox.FORMAT,
     "lease": lease.FORMAT,
@@ -30,9 +32,9 @@ NEWEST = {
 
 @functools.cache
 def versions() -> dict[str, set[int]]:
-    """The versions in the golden ponds, by folder of a pond.  JSON without the member `format` has version 1."""
+    """The versions in the golden ponds and backups, by folder.  JSON without the member `format` has version 1."""
     found: defaultdict[str, set[int]] = defaultdict(set)
-    for path in HERE.glob("*/pond.tar.xz"):
+    for path in HERE.glob("*/*.tar.xz"):
         with tarfile.open(path) as archive:
             for member in archive.getmembers():
                 if member.isfile():
