@@ -18,6 +18,7 @@ from benchmarks import (
     headline,
     keyed_state,
     passes,
+    postgres,
     reads,
     scale,
     shedding,
@@ -166,6 +167,16 @@ def run_spark_reads(rows: Rows = 5_000_000, cores: Cores = 2) -> None:
     """A view read through Spark against Spark reading the same rows from Parquet."""
     with headline.alone():
         spark_reads.run(rows, cores, _console())
+
+
+@app.command("postgres")
+def run_postgres(
+    rows: Rows = 200_000,
+    rounds: Annotated[int, typer.Option(min=1, help="turns; the median of each counts")] = 3,
+) -> None:
+    """Upserts into PostgreSQL beside COPY, and changes from it."""
+    with headline.alone():
+        postgres.run(rows, rounds, _console())
 
 
 @app.command("views")

@@ -11,7 +11,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 SETTINGS = {"shared_buffers": "256MB", "max_connections": "200", "jit": "off"}
@@ -22,7 +22,7 @@ class NotInstalledError(Exception):
 
 
 @contextlib.contextmanager
-def postgres() -> Iterator[str]:
+def postgres(settings: Mapping[str, str] | None = None) -> Iterator[str]:
     """Start a server; its address."""
     tools = _tools()
     user = "postgres" if os.geteuid() == 0 else None
@@ -36,7 +36,9 @@ def postgres() -> Iterator[str]:
             user, tools / "initdb", "-D", data, "-E", "UTF8", "--locale=C.UTF-8", "-A", "trust", "-U", "bench"
         )
         said = {"listen_addresses": "127.0.0.1", "port": str(port), "unix_socket_directories": str(folder)}
-        options = " ".join(f"-c {name}={value!r}" for name, value in {**SETTINGS, **said}.items())
+        options = " ".join(
+            f"-c {name}={value!r}" for name, value in {**SETTINGS, **said, **(settings or {})}.items()
+        )
         log = str(folder / "log")
         _run(user, tools / "pg_ctl", "-D", data, "-w", "-l", log, "-o", options, "start")
         try:

@@ -100,6 +100,18 @@ def test_a_key_that_the_table_cannot_hold_is_an_error_row(tmp_path: Path, target
         assert "too long" in error["reason"]
 
 
+def test_keys_without_an_order(tmp_path: Path, target: PostgresTarget) -> None:
+    """Rows are inserted in the order of their key, if its type has one."""
+    with opened(tmp_path) as pond:
+        orders = pond.table("orders", {"tags": list[str], "n": int}, key="tags")
+        orders.view("rows").sink("pg", target.sink(), mode="upsert")
+        pond.insert("orders", [{"tags": ["b", "a"], "n": 1}, {"tags": ["a"], "n": 2}])
+        pond.drain()
+        pond.insert("orders", [{"tags": ["a"], "n": 3}])
+        pond.drain()
+        assert sorted(rows(target, "SELECT n, tags FROM target")) == [(1, ["b", "a"]), (3, ["a"])]
+
+
 def test_the_error_of_a_sink_is_shown_until_a_delivery_succeeds(
     tmp_path: Path, target: PostgresTarget, caplog: pytest.LogCaptureFixture
 ) -> None:

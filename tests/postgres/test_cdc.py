@@ -179,7 +179,7 @@ def test_the_copy_is_exact_at_every_epoch_over_crashes(
 
     for number in range(7):
         last = number == 6
-        left[0] = 0 if last else writer.chance.randrange(3, 25)
+        left[0] = 0 if last else writer.chance.randrange(3, 12)
         with opened(tmp_path / "pond", epoch_rows_max=20) as pond:
             try:
                 if number == 0:
@@ -374,6 +374,31 @@ def test_unchanged_toast_values(database: Database, tmp_path: Path, identity: st
         else:  # the log has the value nowhere
             pond.drain()
             assert "REPLICA IDENTITY FULL" in pond.errors()["reason"].to_pylist()[0]
+
+
+def test_a_transaction_whose_last_piece_is_full_ends(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pieces have 50,000 changes: a load of 100,000 rows was offered again and again, and never admitted."""
+    monkeypatch.setattr(postgres_cdc, "_PIECE_ROWS", 4)
+    polls, real = [0], PostgresSource._poll_changes
+
+    def counted(self: PostgresSource, *args: Any) -> Any:
+        polls[0] += 1
+        assert polls[0] < 100, "the transaction is never admitted"
+        return real(self, *args)
+
+    monkeypatch.setattr(PostgresSource, "_poll_changes", counted)
+    database.run("CREATE TABLE t (id INT PRIMARY KEY)")
+    with opened(tmp_path / "pond") as pond:
+        pond.sql(f"CREATE TABLE t WITH (connector = 'postgres-cdc', connection = '{database.address}')")
+        pond.drain()
+        for number, size in enumerate((4, 8, 3, 12, 1)):
+            database.run(f"INSERT INTO t SELECT {number * 100} + n FROM generate_series(1, {size}) n")
+            pond.drain()
+            assert pond.sql("SELECT * FROM t ORDER BY id").fetchall() == database.rows(
+                "SELECT * FROM t ORDER BY id"
+            )
 
 
 def test_truncate(database: Database, tmp_path: Path) -> None:

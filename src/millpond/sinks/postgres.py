@@ -240,7 +240,7 @@ class PostgresWriter:
         with_null = functools.reduce(pc.or_, [pc.is_null(found.put.column(name)) for name in names])
         # In a unique index of the user, NULL may differ from NULL: such a row would be added, not replaced.
         self._delete(pa.concat_tables([found.deleted, found.put.filter(with_null)]).select(names))
-        refused = self._insert(found.put)
+        refused = self._insert(_in_order(found.put, names))
         if refused:  # the row that the target has is no longer true
             self._delete(pa.concat_tables([row for row, _ in refused]).select(names))
         return refused
@@ -321,6 +321,14 @@ class PostgresWriter:
             for values in zip(*columns, strict=True):
                 copy.write_row(values)
         return temp
+
+
+def _in_order(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Rows in the order of their key, in which the server inserts them faster than in that of hashes."""
+    try:
+        return rows.sort_by([(name, "ascending") for name in key])
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError):  # a type without an order, such as a list
+        return rows
 
 
 def _psycopg() -> Any:

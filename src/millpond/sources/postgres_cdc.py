@@ -221,7 +221,8 @@ class PostgresSource(RestoresSplits):
                     flush(ended)
                     ended = None
         # Transactions without changes of our tables are passed with the next one, or if there are too many.
-        if ended is not None and (waiting or len(messages) >= max_rows):
+        is_open = bool(splits) and splits[-1].what["to"] is None  # its last piece was full
+        if ended is not None and (waiting or is_open or len(messages) >= max_rows):
             flush(ended)
         return splits, total
 
