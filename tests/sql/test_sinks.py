@@ -189,3 +189,12 @@ def test_a_kafka_sink_is_shown(pond: Pond) -> None:
     rows = {(row[0], row[1]): row for row in pond.sql("SHOW CONNECTORS").fetchall()}
     assert rows["kafka", "sink"][2:4] == ("exactly_once", "upsert, append, changelog")
     assert "topic.pattern" in rows["kafka", "source"][4]
+
+
+def test_a_plain_secret_is_refused_with_what_to_write(tmp_path: Path) -> None:
+    options = "connector = 'kafka', brokers = 'b:1', topic = 't', client.sasl.password = 'hunter2'"
+    with millpond.open(tmp_path / "p", engine="inline", durable=False) as pond:
+        pond.sql("CREATE TABLE t (k int PRIMARY KEY)")
+        with pytest.raises(InvalidError, match=r"'sasl\.password' is a secret") as found:
+            pond.sql(f"CREATE SINK s FROM t WITH ({options})")
+        assert "${env:NAME}" in str(found.value) and "hunter2" not in str(found.value)

@@ -48,6 +48,7 @@ Encoding = Literal["json", "avro", "protobuf"]
 Envelope = Literal["plain", "debezium"]
 KeyFormat = Literal["json", "text", "avro"]
 _SECRETS = ("password", "secret", "ssl.key.pem", "sasl.oauthbearer.config", "sasl.jaas.config")
+_REGISTRY = "schema.registry = 'http://host:8081' in SQL, registry= in Python"
 
 
 @checked
@@ -105,13 +106,13 @@ class KafkaSink:
 
     def _check_formats(self) -> None:
         if self.format == "avro" and not self.registry:
-            raise InvalidError("Avro messages need a schema registry", hint="registry='http://host:8081'")
+            raise InvalidError("Avro messages need a schema registry", hint=_REGISTRY)
         if self.key_format == "avro" and not self.registry:
-            raise InvalidError("Avro keys need a schema registry", hint="registry='http://host:8081'")
+            raise InvalidError("Avro keys need a schema registry", hint=_REGISTRY)
         if self.format == "protobuf" and bool(self.registry) == bool(self.descriptor):
             raise InvalidError(
                 "Protobuf messages need a schema registry, or a descriptor without one",
-                hint="registry='http://host:8081', or descriptor=… and message='package.Name'",
+                hint=f"{_REGISTRY}; or schema.location (in Python descriptor=) and message = 'package.Name'",
             )
         if self.format == "protobuf" and self.envelope == "debezium":
             raise InvalidError("events of Debezium are written as JSON or Avro", hint="ENCODE JSON, or AVRO")
@@ -336,5 +337,5 @@ def _check_secrets(registry: str, client: Client) -> None:
         if any(part in name for part in _SECRETS) and "${" not in value:
             raise InvalidError(
                 f"client setting {name!r} is a secret, and would be stored in the catalog",
-                hint=f'write a reference: {{"{name}": "${{env:NAME}}"}}',
+                hint="write ${env:NAME}, ${file:/path} or ${secret:name} instead",
             )
