@@ -26,6 +26,7 @@ class MillpondError(Exception):
 
     # the text that `detail` shows, and the position in it
     place: tuple[str, tuple[int, int] | None] | None = None
+    is_of_binder = False  # does it say in DuckDB's words what cannot be bound in a rewritten text?
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 select a, b as c from t
 => select a, b as c from t
 select count(*), sum(a), 1, a + 1, a::int, 'x'::text, case when a then 1 end, case when a then 1 else b end from t
-=> SELECT count() AS count, __pg.main.sum_of("system".main.sum(__pg.main.summed(a)), "system".main.any_value(a)) AS sum, 1 AS "?column?", (a + 1) AS "?column?", __pg.main.int4(a) AS a, CAST('x' AS text) AS "text", CASE  WHEN (a) THEN (1) ELSE NULL END AS "case", CASE  WHEN (a) THEN (1) ELSE b END AS b FROM t
+=> SELECT count() AS count, __pg.main.sum_of("system".main.sum(__pg.main.summed(a)), "system".main.any_value(a)) AS sum, 1 AS "?column?", (a + 1) AS "?column?", __pg.main.int4(a) AS a, CAST('x' AS text) AS "text", CASE  WHEN (__pg.main.truth(a)) THEN (1) ELSE NULL END AS "case", CASE  WHEN (__pg.main.truth(a)) THEN (1) ELSE b END AS b FROM t
 select (select max(a) from t), exists (select 1 from t), array[1], extract(year from d), interval '1 day', coalesce(a, 1) from t
 => SELECT (SELECT max(a) AS max FROM t) AS max, EXISTS(SELECT 1 AS "?column?" FROM t) AS "exists", (ARRAY[1]) AS "array", __pg.main.extract_whole('year', d) AS "extract", CAST('1 day' AS INTERVAL) AS "interval", COALESCE(a, 1) AS "coalesce" FROM t
 select upper(a) from t union select 'x'

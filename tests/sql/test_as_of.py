@@ -95,7 +95,7 @@ def test_names_in_quotes_of_another_dialect(pond: Pond) -> None:
         ("SELECT * FROM t AS OF SAVEPOINT two", "no savepoint named 'two'"),
         ('SELECT * FROM "W d" AS OF EPOCH 1', "no table or view named 'W d' at epoch 1"),
         ("SELECT * FROM nope AS OF EPOCH 1", "no table or view named 'nope' at epoch 1"),
-        ("SELECT zz FROM t AS OF EPOCH 1", 'referenced column "zz" not found'),
+        ("SELECT zz FROM t AS OF EPOCH 1", 'column "zz" does not exist'),
         ("WITH c AS (SELECT * FROM t) SELECT * FROM c AS OF EPOCH 1", "which the query defines itself"),
         ("SELECT k FROM t WHERE k > 0 AS OF EPOCH 1 ORDER BY k", "follows no table and no view here"),
         ("SELECT * FROM (SELECT * FROM t) AS OF EPOCH 1", "cannot follow a query in brackets"),

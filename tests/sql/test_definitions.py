@@ -72,7 +72,7 @@ def test_nested_types_of_a_source_and_of_another_dialect(tmp_path: Path) -> None
     ("said", "why"),
     [
         ("struct<x int", "the bracket that opens here is never closed"),
-        ("struct<x foo>", "no type named foo"),
+        ("struct<x foo>", 'type "foo" does not exist'),
         ("struct<>", "this type cannot be read"),
         ("struct<x>", "a field of a struct needs a name and a type"),
         ("struct<x int,>", "a field of the struct is missing"),
@@ -81,7 +81,7 @@ def test_nested_types_of_a_source_and_of_another_dialect(tmp_path: Path) -> None
         ("array<int, text>", "array takes one type"),
         ("map<int>", "map takes two types"),
         ("array<int> foo", "nothing more should stand behind the type"),
-        ("foo<int>", "no type named foo<int>"),
+        ("foo<int>", 'type "foo<int>" does not exist'),
     ],
 )
 def test_nested_types_that_cannot_be_read_are_refused(pond: Pond, said: str, why: str) -> None:
@@ -138,7 +138,7 @@ def test_columns_that_only_look_alike_are_taken(pond: Pond) -> None:
 @pytest.mark.parametrize(
     ("sql", "why"),
     [
-        ("CREATE TABLE x (a int, b text, A int)", "column 'A' is defined twice"),
+        ("CREATE TABLE x (a int, b text, A int)", 'column "A" specified more than once'),
         ("CREATE TABLE x (a int, PRIMARY KEY (a, a))", "column 'a' is there twice"),
         ("CREATE VIEW x (a, A) AS SELECT 1, 2", "column 'A' is there twice"),
         ("CREATE INDEX x ON t (a, a)", "column 'a' is there twice"),

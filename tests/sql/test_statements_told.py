@@ -144,9 +144,12 @@ def test_an_expression_that_is_too_deep_names_what_the_user_can_do(pond: Pond, t
 @pytest.mark.parametrize(
     ("sql", "reason"),
     [
-        ("SELECT id + ts FROM t", "argument types '+(INTEGER, TIMESTAMP)'"),
-        ("CREATE MATERIALIZED VIEW v AS SELECT sum(ts) FROM t", "argument types 'sum(TIMESTAMP)'"),
-        ("CREATE MATERIALIZED VIEW v AS SELECT id FROM t WHERE ts > 5", "ompare"),
+        ("SELECT id + ts FROM t", "operator does not exist: integer + timestamp without time zone"),
+        (
+            "CREATE MATERIALIZED VIEW v AS SELECT sum(ts) FROM t",
+            "function sum(timestamp without time zone) does not exist",
+        ),
+        ("CREATE MATERIALIZED VIEW v AS SELECT id FROM t WHERE ts > 5", "operator does not exist"),
         ("INSERT INTO t VALUES (1, DATE '2024-01-01', NULL)", "date"),
         ("CREATE TABLE x (a int DEFAULT 'q')", 'invalid input syntax for type integer: "q"'),
         ("ALTER TABLE t ADD COLUMN x int DEFAULT 'q'", 'invalid input syntax for type integer: "q"'),

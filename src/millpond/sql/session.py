@@ -19,6 +19,7 @@ from millpond.plan.nodes import Plan
 from millpond.secret_references import secrets_from
 from millpond.sql.binding.catalog import Catalog, Shown, table_names
 from millpond.sql.binding.functions import suggesting
+from millpond.sql.diagnosis.statements import put_in_user_words
 from millpond.sql.dialects.own_statements import own_statements
 from millpond.sql.dml.change_outcome import wait_for_outcome
 from millpond.sql.dml.text_changes import SessionChange, TextChanges
@@ -36,7 +37,6 @@ from millpond.sql.text.parse import LAX_SPARK, SPARK, SqlFragment
 from millpond.sql.text.schema_names import PUBLIC, resolved
 from millpond.sql.text.time_windows import MARK
 from millpond.sql.text.time_zones import check_zone
-from millpond.sql.text.user_errors import in_user_words
 from millpond.sql.transaction import SqlTransaction
 from millpond.state.secret_files import SecretFiles
 
@@ -228,7 +228,7 @@ class SqlSession:
         try:
             return self._run_one(fragment, params) if block is None else self._run_in(block, fragment, params)
         except InvalidError as error:
-            in_user_words(error, fragment.said or fragment.sql, self.catalog.objects, fragment.dialect)
+            put_in_user_words(self, error, fragment)
             raise
         except RecursionError:
             raise InvalidError(

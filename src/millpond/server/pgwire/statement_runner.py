@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from millpond.errors import InvalidError
 from millpond.server.client_session import ClientSession
 from millpond.server.pg_catalog.catalog_queries import CatalogQueries
 from millpond.server.pgwire.cursors import Cursors
@@ -20,6 +21,7 @@ from millpond.server.pgwire.session_settings import SessionSettings
 from millpond.server.pgwire.shape_cache import ShapeCache
 from millpond.server.point_reads import NotOpenError, PointRow
 from millpond.sql.binding.types import UTC
+from millpond.sql.diagnosis.statements import put_in_user_words
 from millpond.sql.result import Result
 from millpond.sql.session import SqlSession
 from millpond.sql.text.parse import SqlFragment, statements
@@ -319,7 +321,11 @@ class StatementRunner:
     def _described(self, fragment: SqlFragment, declared: tuple[int, ...]) -> StatementShape:
         def make(session: SqlSession) -> StatementShape:
             named = session.resolved(fragment, self.client.search_path)
-            return self._shapes.of(session, named, declared, describe)
+            try:
+                return self._shapes.of(session, named, declared, describe)
+            except InvalidError as error:
+                put_in_user_words(session, error, fragment)
+                raise
 
         return self.client.with_session(make)
 

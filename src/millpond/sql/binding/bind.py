@@ -111,6 +111,22 @@ class Binder:
             raise as_user_error(error, sql, len("prepare checked as ")) from error
         raise pointing("this query cannot be a materialized view", sql, None)
 
+    def problem(self, sql: str) -> Mapping[str, Any] | None:
+        """What DuckDB says about a text that it cannot bind; None if it can."""
+        try:
+            self._equip(sql)
+            self._con.execute(f"prepare checked as {sql}")
+            self._con.execute("deallocate checked")
+        except duckdb.Error as error:
+            stop_if_cancelled(error)
+            text = str(error)
+            try:
+                found: Mapping[str, Any] = json.loads(text[max(text.find("{"), 0) :].split("\n\n")[0])
+            except ValueError:
+                return {"exception_message": text}
+            return found
+        return None
+
     def describe(self, sql: str) -> list[tuple[str, str]]:
         """Return the names and logical types of a query's columns."""
         self._equip(sql)
@@ -164,6 +180,11 @@ def _by_position(node: Any) -> Any:
     return {key: _by_position(value) for key, value in node.items()}
 
 
+# The kinds of DuckDB's errors that types can be the reason of.
+_OF_BINDER = (
+    *("Binder", "Catalog", "Not implemented", "Invalid type", "Mismatch Type", "Parameter Not Resolved"),
+    *("Conversion", "Invalid Input"),
+)
 _NOT_NULL = re.compile(
     r"(?:Constraint Error: )?NOT NULL constraint failed: (?P<table>.+)\.(?P<column>[^.]+)$"
 )
@@ -179,7 +200,9 @@ def as_user_error(error: duckdb.Error, sql: str, before: int = 0) -> InvalidErro
         facts: Mapping[str, Any] = json.loads(whole[max(whole.find("{"), 0) :].split("\n\n")[0])
     except ValueError:
         first = re.sub(r"^\w+ Error: ", "", str(error).split("\n")[0])
-        return pointing(_lower(first), sql, None)
+        plain = pointing(_lower(first), sql, None)
+        plain.is_of_binder = whole.startswith(tuple(f"{kind} Error: " for kind in _OF_BINDER))
+        return plain
     message = _in_users_words(without_wrapping(str(facts.get("exception_message", error))))
     first, _, rest = message.partition("\n")
     if (missing := _NOT_NULL.match(first)) is not None:
@@ -197,6 +220,7 @@ def as_user_error(error: duckdb.Error, sql: str, before: int = 0) -> InvalidErro
     if CLOCK in message or STAMP in message:
         said = CLOCK if CLOCK in message else STAMP
         return pointing(said, sql, at, CLOCK_HINT)
+    is_of_binder = str(facts.get("exception_type", "")) in _OF_BINDER
     hints = [
         line.strip() for line in rest.splitlines() if line.strip() and "LINE" not in line and "^" not in line
     ]
@@ -206,7 +230,9 @@ def as_user_error(error: duckdb.Error, sql: str, before: int = 0) -> InvalidErro
         hints = ["TRY(expression) gives NULL instead"]
     if "disabled by configuration" in first:
         hints = ["SQL sees what the pond holds; CREATE SOURCE … WITH (connector = 'files') reads files"]
-    return pointing(_lower(first), sql, at, _hint(hints))
+    found = pointing(_lower(first), sql, at, _hint(hints))
+    found.is_of_binder = is_of_binder
+    return found
 
 
 def _in_users_words(message: str) -> str:

@@ -37,11 +37,11 @@ def change_by_column_types(fragment: SqlFragment, catalog: Catalog) -> SqlFragme
     known = known_columns([c for o in catalog.objects.values() if o.name.lower() in words for c in o.columns])
     if not known:
         return fragment
-    text = translated_change(
-        fragment.sql,
-        lambda sql: _rewritten(sql, known),
-        lambda sql: _rewritten(f"SELECT {sql}", known)[len("SELECT ") :],
-    )
+
+    def expression(sql: str) -> str:
+        return _rewritten(f"SELECT {sql}", known)[len("SELECT ") :]
+
+    text = translated_change(fragment.sql, lambda sql: _rewritten(sql, known), expression, expression)
     return fragment if text == fragment.sql else SqlFragment(text, tokens_of(text, "duckdb"), "duckdb")
 
 

@@ -9,7 +9,7 @@ A query is lowered once, and again only if its windows wait for several watermar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ from millpond.plan.existing_table import without_step
 from millpond.plan.expiry import is_view_and_ends, open_window, unending
 from millpond.plan.nodes import Plan, upstream
 from millpond.sql.binding.bind import Binder
+from millpond.sql.binding.types import Json
 from millpond.sql.bound.expressions import BoundExpression
 from millpond.sql.bound.reader import read_plan
 from millpond.sql.bound.relations import BoundGet, BoundRelation, BoundTimeWindow, nodes_of
@@ -45,11 +46,12 @@ def lower_query(
     sql: str,
     emission: Emission = BEFORE_THEY_CLOSE,
     limits: Limits = LIMITS,
+    check: Callable[[Json], None] = lambda plan: None,
 ) -> Relation:
     """Add the steps of a query, named after `name`, and return its relation.
 
     `emission` says when windows are emitted; if it says anything, a query without windows that end is
-    refused. `limits` bound every WITH RECURSIVE.
+    refused. `limits` bound every WITH RECURSIVE. `check` raises an error if it refuses the bound plan.
     """
     text = as_plain_sql(sql)
     before = builder.plan
@@ -68,7 +70,9 @@ def lower_query(
         return low, low.exact(found, fresh_names(column for column, _ in binder.describe(text)))
 
     try:
-        query = rewritten(read_plan(binder.plan(text)), partial(_value, binder), binder.zone)
+        plan = binder.plan(text)
+        check(plan)
+        query = rewritten(read_plan(plan), partial(_value, binder), binder.zone)
         final = (
             emission.on_close and final_rows.is_final(query) and not _has_windows(builder, relations, query)
         )

@@ -17,6 +17,7 @@ from millpond.sql.pg_catalog.pg_types import (
     BPCHAR,
     BY_OID,
     JSONB,
+    TYPE_NAMES,
     TYPES,
     UNKNOWN,
     VARCHAR,
@@ -31,13 +32,6 @@ PUBLIC, PG_CATALOG, INFORMATION_SCHEMA = 2200, 11, 13_183
 OWNER = 10
 HEAP, BTREE = 2, 403
 KINDS = {"table": "r", "materialized view": "m", "view": "v", "source": "f", "late rows": "r"}
-NAMES = {
-    "bool": "boolean", "int2": "smallint", "int4": "integer", "int8": "bigint", "float4": "real",
-    "float8": "double precision", "timestamp": "timestamp without time zone",
-    "timestamptz": "timestamp with time zone", "time": "time without time zone",
-    "timetz": "time with time zone", "varbit": "bit varying", "varchar": "character varying",
-    "bpchar": "character",
-}  # fmt: skip
 Row = dict[str, Any]
 
 
@@ -80,16 +74,6 @@ def oids(names: list[str]) -> dict[str, int]:
         taken.add(oid)
         numbers[name] = oid
     return numbers
-
-
-def type_name(shown: ColumnType) -> str:
-    """As format_type writes it."""
-    name = NAMES.get(shown.type.name, shown.type.name)
-    if shown.modifier >= 4 and shown.type.name == "numeric":
-        name = f"numeric({(shown.modifier - 4) >> 16},{(shown.modifier - 4) & 0xFFFF})"
-    elif shown.modifier >= 4:
-        name = f"{name}({shown.modifier - 4})"
-    return f"{name}[]" if shown.is_array else name
 
 
 def catalog_rows(
@@ -290,7 +274,7 @@ def _column(made: CatalogRows, named: SqlObject, oid: int, number: int, column: 
         "information_schema.columns", table_catalog="pond", table_schema=schema, table_name=local,
         column_name=column.name, ordinal_position=number, column_default=column.default,
         is_nullable="NO" if required else "YES",
-        data_type="ARRAY" if shown.is_array else NAMES.get(shown.type.name, shown.type.name),
+        data_type="ARRAY" if shown.is_array else TYPE_NAMES.get(shown.type.name, shown.type.name),
         character_maximum_length=shown.modifier - 4 if sized else None,
         numeric_precision=bits if numeric else (shown.modifier - 4) >> 16 if decimal else None,
         numeric_precision_radix=2 if numeric else 10 if decimal else None,
@@ -375,5 +359,6 @@ def _index(
 
 def known_types() -> dict[int, str]:
     """The names of the types that columns can have, as format_type writes them."""
-    types = {t.oid: NAMES.get(t.name, t.name) for t in TYPES}
-    return types | {t.array: f"{NAMES.get(t.name, t.name)}[]" for t in BY_OID.values() if t is not UNKNOWN}
+    types = {t.oid: TYPE_NAMES.get(t.name, t.name) for t in TYPES}
+    arrays = {t.array: f"{TYPE_NAMES.get(t.name, t.name)}[]" for t in BY_OID.values() if t is not UNKNOWN}
+    return types | arrays

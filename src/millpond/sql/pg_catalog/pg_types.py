@@ -7,7 +7,7 @@ rectangular, and a record has no names.  Wide integers are `numeric`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 
@@ -64,6 +64,13 @@ _SCALARS = {
     "TIMESTAMP WITH TIME ZONE": TIMESTAMPTZ, "INTERVAL": INTERVAL, "UUID": UUID, "JSON": JSON, "BIT": VARBIT,
     "PG_OID": OID, "PG_NAME": NAME, "PG_CHAR": CHAR, "PG_VECTOR": TEXT,
 }  # fmt: skip
+TYPE_NAMES = {
+    "bool": "boolean", "int2": "smallint", "int4": "integer", "int8": "bigint", "float4": "real",
+    "float8": "double precision", "timestamp": "timestamp without time zone",
+    "timestamptz": "timestamp with time zone", "time": "time without time zone",
+    "timetz": "time with time zone", "varbit": "bit varying", "varchar": "character varying",
+    "bpchar": "character",
+}  # fmt: skip
 _DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)", re.I)
 
 
@@ -104,6 +111,33 @@ def column_type(kind: str) -> ColumnType:
     if base.startswith(("STRUCT(", "MAP(", "UNION(", "TUPLE(", "VARIANT")):
         return ColumnType(JSON)
     return ColumnType(TEXT)
+
+
+def type_name(shown: ColumnType) -> str:
+    """As format_type writes it."""
+    name = TYPE_NAMES.get(shown.type.name, shown.type.name)
+    if shown.modifier >= 4 and shown.type.name == "numeric":
+        name = f"numeric({(shown.modifier - 4) >> 16},{(shown.modifier - 4) & 0xFFFF})"
+    elif shown.modifier >= 4:
+        name = f"{name}({shown.modifier - 4})"
+    return f"{name}[]" if shown.is_array else name
+
+
+def pg_type(kind: str) -> str:
+    """PostgreSQL's name of a type that DuckDB's binder gives an expression.
+
+    >>> pg_type("DECIMAL(10,2)"), pg_type("INTEGER[]"), pg_type("STRING_LITERAL"), pg_type("INTEGER_LITERAL")
+    ('numeric', 'integer[]', 'unknown', 'integer')
+    """
+    if kind in ('"NULL"', "NULL", "STRING_LITERAL", "UNKNOWN", "SQLNULL"):
+        return "unknown"
+    if kind == "INTEGER_LITERAL":
+        return "integer"
+    if kind.startswith(("STRUCT(", "TUPLE(")) and not kind.endswith("]"):
+        return "record"
+    if kind.startswith(("DECIMAL(", "HUGEINT", "UHUGEINT")):
+        return f"numeric{kind[kind.index('[') :]}" if "[" in kind else "numeric"
+    return type_name(replace(column_type(kind), modifier=-1))
 
 
 _QUALIFIED = re.compile(r'"?(?:pg_catalog|information_schema)"?\.(?:"(\w+)"|(\w+))', re.I)

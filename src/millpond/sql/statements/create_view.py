@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from millpond.errors import InvalidError
@@ -13,6 +14,7 @@ from millpond.sql.binding.functions import inlined
 from millpond.sql.binding.known_columns import by_column_types
 from millpond.sql.binding.output_columns import check_unique
 from millpond.sql.binding.types import quoted
+from millpond.sql.diagnosis.statements import refuse_wrong_types
 from millpond.sql.reads.system_names import system_reads
 from millpond.sql.result import Result
 from millpond.sql.statements.create_object import create
@@ -49,7 +51,7 @@ def run(replaces: bool) -> Callable[[SqlSession, Words], Result]:
             catalog = session.catalog
             made = inlined(by_column_types(text, catalog, words.fragment.dialect), catalog.objects)
             sql = as_plain_sql(made.sql)
-            catalog.binder.plan(sql)
+            refuse_wrong_types(session, words.fragment, catalog.binder.plan(sql))
             check_unique(catalog, sql)
             columns = tuple(SqlColumn(n, t) for n, t in catalog.binder.describe(sql))
             uses = (*(o.name for o in catalog.read_by(sql)), *made.uses)
@@ -73,7 +75,9 @@ def run_materialized(replaces: bool) -> Callable[[SqlSession, Words], Result]:
         def make(builder: Builder) -> SqlObject:
             catalog = session.catalog
             by_value = by_column_types(text, catalog, words.fragment.dialect)
-            made = materialize(session, builder, name, by_value, emission, words.fragment.sql, catalog)
+            check = partial(refuse_wrong_types, session, words.fragment)
+            said = words.fragment.sql
+            made = materialize(session, builder, name, by_value, emission, said, catalog, check)
             if exact or error_bound is not None:
                 marked = {name: replace(builder.plan.views[name], exact=exact, error_bound=error_bound)}
                 builder.change(lambda plan: replace(plan, views={**plan.views, **marked}))

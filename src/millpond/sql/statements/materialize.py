@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from millpond.plan.nodes import Node, View
 from millpond.plan.objects import SqlColumn, SqlObject
 from millpond.sql.binding.catalog import Catalog
 from millpond.sql.binding.functions import inlined
-from millpond.sql.binding.types import UTC
+from millpond.sql.binding.types import UTC, Json
 from millpond.sql.lowering.query import lower_query
 from millpond.sql.lowering.steps.panes import every_pane
 from millpond.sql.text.emit_clause import Emission
@@ -37,15 +37,17 @@ def materialize(
     emission: Emission,
     said: str,
     catalog: Catalog | None = None,
+    check: Callable[[Json], None] = lambda plan: None,
 ) -> SqlObject:
-    """Add the steps of a query over the names of a catalog, and a view of them."""
+    """Add the steps of a query over the names of a catalog, and a view of them; `check` may refuse it."""
     catalog = catalog or session.catalog
     made = inlined(text, catalog.objects)
     text = made.sql
     set_to = session.host.settings
     limits = Limits(set_to.rounds_max, set_to.recursion_rows_max, set_to.recursion_copies_max)
     before = builder.plan.nodes
-    relation = lower_query(builder, catalog.binder, catalog.relations(), name, text, emission, limits)
+    relations = catalog.relations()
+    relation = lower_query(builder, catalog.binder, relations, name, text, emission, limits, check)
     view = _pane_view(builder, name, relation.step) if emission.mode == "accumulating" else None
     if view is None:
         view = _view(builder, name, relation.step, before)

@@ -53,6 +53,11 @@ def readable_text(sql: str, dialect: str) -> str:
     return from_postgres(found) if dialect == "postgres" else found
 
 
+def parsable_text(sql: str) -> str:
+    """Return a query of the default dialect as DuckDB can parse it, before it is translated."""
+    return _readable_text(rewritten_syntax(sql), "postgres")
+
+
 def readable_expression(sql: str, dialect: str) -> str:
     """Return an expression as DuckDB can parse it: a default, a condition, the body of a function."""
     if dialect in (SPARK, LAX_SPARK):

@@ -42,11 +42,14 @@ def _known(fragment: SqlFragment, spellings: Sequence[str]) -> str:
     assert failed is not None
     problem = as_user_error(failed, fragment.sql, len("select cast(null as "))
     at = len(fragment.text[: fragment.start].encode())
-    raise InvalidError(
+    place = (at, len(fragment.sql.encode()))
+    unknown = InvalidError(
         f"no type named {fragment.sql}",
-        detail="in the statement\n" + picture(fragment.text, (at, len(fragment.sql.encode()))),
+        detail="in the statement\n" + picture(fragment.text, place),
         hint=problem.hint,
-    ) from failed
+    )
+    unknown.place = (fragment.text, place)
+    raise unknown from failed
 
 
 # PostgreSQL's numeric without bounds: 29 digits before the point and 9 after it, so that the product of three

@@ -15,6 +15,7 @@ from millpond.errors import InvalidError
 from millpond.kernels.sql_pictures import picture
 from millpond.sql.text.as_of_now import phrase
 from millpond.sql.text.parse import closest_name
+from millpond.sql.text.postgres_errors import in_postgres_words, postgres_hint
 
 TextRange = tuple[int, int]  # (first byte, length in bytes)
 
@@ -46,8 +47,12 @@ _DUCKDB = (  # DuckDB's wording -> ours
 
 
 _MISSING = re.compile(r'table with name "?(.+?)"? does not exist(?: because schema .*)?', re.IGNORECASE)
-_NOT_NAMED = re.compile(r"no ((?:table or )?(?:materialized )?(?:table|view|index)) named '(.+)'")
-_DROPPED = re.compile(r"\s*DROP\b", re.IGNORECASE)
+_OF_LITERALS = (
+    "invalid input syntax for type",
+    "malformed array literal",
+    "ORDER BY position",
+    "GROUP BY position",
+)
 _HINTS = (  # by what our wording says
     (
         r"^the expression has more than \d+ levels",
@@ -63,7 +68,8 @@ def in_user_words(error: InvalidError, said: str, names: Iterable[str], dialect:
         error.message = re.sub(theirs, ours, error.message)
     error.hint = _hint(error, list(names))
     if dialect == "postgres":
-        error.message = _as_postgresql_says(error.message, said)
+        error.message = in_postgres_words(error.message, said)
+        error.hint = postgres_hint(error.message, error.hint)
     error.args = (error.message,)
     if error.place is None:
         if "^" not in (error.detail or "") and (at := _guessed(error.message, said)) is not None:
@@ -72,9 +78,14 @@ def in_user_words(error: InvalidError, said: str, names: Iterable[str], dialect:
             error.place = (said, at)
         return
     sql, at = error.place
-    if at is not None and sql in said:
-        return  # it already points into the user's text
-    place = None if at is None else phrase(sql, said, at) or aligned(sql, said, at)
+    known = _guessed(error.message, said) if error.message.startswith(_OF_LITERALS) else None
+    if (
+        known is None and at is not None and sql and said.count(sql) == 1
+    ):  # it already points into the user's text
+        error.place = (said, (len(said[: said.index(sql)].encode()) + at[0], at[1]))
+        error.detail = "in the statement\n" + picture(said, error.place[1])
+        return
+    place = known or (None if at is None else phrase(sql, said, at) or aligned(sql, said, at))
     place = place or _guessed(error.message, said)
     if place is None and at is not None:
         place = between(sql, said, at)
@@ -133,6 +144,15 @@ def _plain(words: list[re.Match[str]]) -> list[str]:
 
 def _guessed(message: str, said: str) -> TextRange | None:
     """Find in the statement what the message names in quotes, in capitals or as its first word."""
+    literal = re.search(r'^(?:invalid input syntax|malformed|value) .*?"(.*)"', message, re.DOTALL)
+    if literal is not None:
+        quoted_text = "'" + literal[1].replace("'", "''") + "'"
+        if said.count(quoted_text) == 1:
+            return len(said[: said.index(quoted_text)].encode()), len(quoted_text.encode())
+    if (place := re.search(r"^(?:ORDER|GROUP) BY position (\d+)", message)) is not None:
+        numbers = list(re.finditer(rf"\b{place[1]}\b", said))
+        return (len(said[: numbers[-1].start()].encode()), len(place[1])) if numbers else None
+    message = re.sub(r' of relation ".*?"', "", message)
     quoted = [one or two for one, two in reversed(_NAME.findall(message))]
     named = list(quoted)
     if message.startswith("set operations"):
@@ -170,19 +190,3 @@ def _hint(error: InvalidError, names: list[str]) -> str | None:
         return f"{hint.partition(':')[0]}: {', '.join(kept)}"
     missing = _MISSING.search(error.message)
     return closest_name(missing[1], names) if missing else None
-
-
-def _as_postgresql_says(message: str, said: str) -> str:
-    """What is missing, in the words that PostgreSQL's clients look for.
-
-    >>> _as_postgresql_says("no table or view named 'x'", "DELETE FROM x")
-    'relation "x" does not exist'
-    >>> _as_postgresql_says("no index named 'x'", "DROP INDEX x")
-    'index "x" does not exist'
-    """
-    if (missing := _MISSING.fullmatch(message)) is not None:
-        return f'relation "{missing[1]}" does not exist'
-    if (missing := _NOT_NAMED.fullmatch(message)) is not None:
-        what = missing[1] if _DROPPED.match(said) else "relation"
-        return f'{what} "{missing[2]}" does not exist'
-    return message

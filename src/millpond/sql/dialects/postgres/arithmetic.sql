@@ -1,6 +1,6 @@
 -- Arithmetic: integers divide without a remainder, a division by zero is an error, numerics stay exact.
 -- internal: least_of_two greatest_of_two like_any like_all not_like_any not_like_all ilike_any ilike_all
--- internal: not_ilike_any not_ilike_all any_true all_true
+-- internal: not_ilike_any not_ilike_all any_true all_true truth
 
 create macro __pg."/"
     (a tinyint, b tinyint) as a // b,
@@ -63,3 +63,6 @@ create macro __pg.not_ilike_any(x, patterns) as
 
 create macro __pg.not_ilike_all(x, patterns) as
     __pg.all_true(system.main.list_transform(patterns, lambda __p: system.main.not_ilike_escape(x, __p, '\')));
+
+-- A condition, which is a boolean.
+create macro __pg.truth(x boolean) as x;

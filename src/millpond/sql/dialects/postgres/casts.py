@@ -14,12 +14,20 @@ from millpond.sql.dialects.parse_tree import Tree
 from millpond.sql.dialects.postgres.interval_casts import in_fields
 from millpond.sql.dialects.postgres.time_casts import read_literal, reader_of
 from millpond.sql.dialects.postgres.tree_parts import become, called, expression
+from millpond.sql.refusal import pointing
 
 CATALOG = "__pg"
 _PRECISE = re.compile(rb"timestamp\s*\(\s*(\d)\s*\)", re.IGNORECASE)
 _WHOLE = re.compile(r"\s*[+-]?\d+\s*")
 _DECIMAL = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*")
 DIGITS = 38
+_TRUTH = re.compile(r"\s*(?:t|tr|tru|true|y|ye|yes|on|1|f|fa|fal|fals|false|n|no|of|off|0)\s*", re.IGNORECASE)
+# What texts of a type look like, and what PostgreSQL calls it.
+_READABLE = {
+    "int2": (_WHOLE, "smallint"), "int4": (_WHOLE, "integer"), "int8": (_WHOLE, "bigint"),
+    "bool": (_TRUTH, "boolean"),
+    "as_numeric": (re.compile(rf"{_DECIMAL.pattern}|\s*(?:nan|[-+]?inf(?:inity)?)\s*", re.I), "numeric"),
+}  # fmt: skip
 # The macro that casts to a type, by DuckDB's name of the type.
 _TO = {
     "smallint": "int2", "int2": "int2", "integer": "int4", "int": "int4", "int4": "int4",
@@ -132,6 +140,7 @@ def rewrite_cast(node: Tree, sql: bytes) -> bool:
         node["child"] = called("exact", child)
         return True
     if literal:
+        _refuse_unreadable(to, child, sql)
         done = _literal(node, to, literal)
         if done is not None:
             return done
@@ -139,6 +148,17 @@ def rewrite_cast(node: Tree, sql: bytes) -> bool:
         return False
     _call(node, to, [child])
     return True
+
+
+def _refuse_unreadable(to: str, child: Tree, sql: bytes) -> None:
+    """Refuse a text that is no value of the type: PostgreSQL reads literals when it parses a statement."""
+    literal = child["literal"]
+    text = str(literal.get("text", ""))
+    pattern, shown = _READABLE.get(to, (None, ""))
+    if literal["kind"] != "STRING" or pattern is None or pattern.fullmatch(text):
+        return
+    at = (int(child["query_location"]), len(text.encode()) + 2)
+    raise pointing(f'invalid input syntax for type {shown}: "{text}"', sql.decode(), at)
 
 
 def called_as_type(node: Tree) -> bool:

@@ -28,14 +28,14 @@ _LITERALS = frozenset(
 )
 
 
-def translated_change(sql: str, query: Translate, expression: Translate) -> str:
+def translated_change(sql: str, query: Translate, expression: Translate, condition: Translate) -> str:
     """The same change in DuckDB's SQL; any other statement as it is."""
     fragment = SqlFragment(sql, tokens_of(sql, "duckdb"), "duckdb")
     read = {"INSERT": _insert, "UPDATE": _update, "DELETE": _delete, "MERGE": _merge}.get(fragment.word(0))
     if read is None:
         return sql
     text, at = "", 0
-    for start, end, fresh in read(fragment, query, expression):
+    for start, end, fresh in read(fragment, query, expression, condition):
         if fresh != sql[start:end]:
             text, at = text + sql[at:start] + fresh, end
     return text + sql[at:]
@@ -46,7 +46,9 @@ def _edit(part: SqlFragment, translate: Translate, before: str = "", skipped: in
         yield part.start, part.tokens[-1].end + 1, translate(before + part.sql)[skipped:]
 
 
-def _insert(fragment: SqlFragment, query: Translate, expression: Translate) -> Iterator[Edit]:
+def _insert(
+    fragment: SqlFragment, query: Translate, expression: Translate, condition: Translate
+) -> Iterator[Edit]:
     at = 2  # INSERT INTO
     while at < len(fragment) and fragment.word(at + 1) == ".":
         at += 2
@@ -67,7 +69,7 @@ def _insert(fragment: SqlFragment, query: Translate, expression: Translate) -> I
                 fragment.part(place + 1, end if where is None else where), query, expression
             )
             if where is not None:
-                yield from _edit(fragment.part(where + 1, end), expression)
+                yield from _edit(fragment.part(where + 1, end), condition)
     yield from _returning(fragment, returning, query)
 
 
@@ -83,7 +85,9 @@ def _is_literal(given: SqlFragment) -> bool:
     return given.has(0, "VALUES") and all(t.token_type in _LITERALS for t in given.tokens)
 
 
-def _update(fragment: SqlFragment, query: Translate, expression: Translate) -> Iterator[Edit]:
+def _update(
+    fragment: SqlFragment, query: Translate, expression: Translate, condition: Translate
+) -> Iterator[Edit]:
     place = fragment.find("SET")
     if place is None:
         return
@@ -96,11 +100,13 @@ def _update(fragment: SqlFragment, query: Translate, expression: Translate) -> I
         yield from _relations(fragment.part(source + 1, end), query)
     if where is not None:
         end = min(n for n in ends if n > where)
-        yield from _edit(fragment.part(where + 1, end), expression)
+        yield from _edit(fragment.part(where + 1, end), condition)
     yield from _returning(fragment, returning, query)
 
 
-def _delete(fragment: SqlFragment, query: Translate, expression: Translate) -> Iterator[Edit]:
+def _delete(
+    fragment: SqlFragment, query: Translate, expression: Translate, condition: Translate
+) -> Iterator[Edit]:
     marks = [fragment.find(word) for word in ("USING", "WHERE", "RETURNING")]
     source, where, returning = marks
     ends = [*(n for n in marks if n is not None), len(fragment)]
@@ -109,25 +115,27 @@ def _delete(fragment: SqlFragment, query: Translate, expression: Translate) -> I
         yield from _relations(fragment.part(source + 1, end), query)
     if where is not None:
         end = min(n for n in ends if n > where)
-        yield from _edit(fragment.part(where + 1, end), expression)
+        yield from _edit(fragment.part(where + 1, end), condition)
     yield from _returning(fragment, returning, query)
 
 
-def _merge(fragment: SqlFragment, query: Translate, expression: Translate) -> Iterator[Edit]:
+def _merge(
+    fragment: SqlFragment, query: Translate, expression: Translate, condition: Translate
+) -> Iterator[Edit]:
     using, on = fragment.find("USING"), fragment.find("ON")
     whens = _whens(fragment)
     if using is None or on is None or not whens:
         return
     returning = fragment.find("RETURNING", start=whens[-1])
     yield from _relations(fragment.part(using + 1, on), query)
-    yield from _edit(fragment.part(on + 1, whens[0]), expression)
+    yield from _edit(fragment.part(on + 1, whens[0]), condition)
     ends = [*whens[1:], len(fragment) if returning is None else returning]
     for start, end in zip(whens, ends, strict=True):
         clause = fragment.part(start, end)
         then = max(n for n in clause.outside() if clause.word(n) == "THEN")
         also = clause.find("AND")
         if also is not None and also < then:
-            yield from _edit(clause.part(also + 1, then), expression)
+            yield from _edit(clause.part(also + 1, then), condition)
         action = clause.part(then + 1)
         if action.has(0, "UPDATE", "SET") and not action.has(2, "*"):
             yield from _assignments(action.part(2), query, expression)

@@ -17,6 +17,7 @@ from millpond.sql.dialects.postgres.casts import called_as_type, rewrite_cast, r
 from millpond.sql.dialects.postgres.changes import translated_change
 from millpond.sql.dialects.postgres.column_names import name_columns
 from millpond.sql.dialects.postgres.concatenation import concatenated
+from millpond.sql.dialects.postgres.conditions import check_conditions, checked_condition
 from millpond.sql.dialects.postgres.documents import compare_documents
 from millpond.sql.dialects.postgres.group_constants import cast_group_constants
 from millpond.sql.dialects.postgres.row_comparisons import rewritten_comparison
@@ -34,20 +35,23 @@ def translated(sql: str) -> str:
     """The same query or change in DuckDB's SQL; a text that needs no change is returned as it is."""
     tree = parsed(sql)
     if tree is None:
-        return translated_change(sql, translated, translated_expression)
+        return translated_change(sql, translated, translated_expression, translated_condition)
     found = list(nodes(tree))
     text = sql.encode()
     was_translated = f"{CATALOG}." in sql  # its queries in FROM may stand for functions, which read siblings
     if not was_translated:
         refuse_siblings(tree, text)
     named = [name_columns(node, text) for node in found if node.get("type") == "SELECT_NODE"]
+    checked: list[bool] = []
     if not was_translated:
         refuse_ambiguous_names(tree, text)
+        checked = [check_conditions(node) for node in found]
     changes = [nested_in_select(node, text) for node in found if node.get("type") == "SELECT_NODE"]
     changes += [type_set_operation(node, text) for node in found if node.get("type") == "SET_OPERATION_NODE"]
     changes.append(compare_documents(tree))
-    if any(changes):
+    if any(changes) or any(checked):
         found = list(nodes(tree))
+    changes += checked
     changes += [typed_literals(node) for node in found]
     changes += [_rewritten(node, text) for node in found]
     changes.append(type_operators(tree, KnownColumns()))
@@ -60,13 +64,23 @@ def translated(sql: str) -> str:
     return printed(tree)
 
 
-def translated_expression(sql: str) -> str:
+def translated_condition(sql: str) -> str:
+    """The same condition of a change in DuckDB's SQL."""
+    return translated_expression(sql, is_condition=True)
+
+
+def translated_expression(sql: str, *, is_condition: bool = False) -> str:
     """The same expression, outside of a query, in DuckDB's SQL."""
     tree = parsed(f"SELECT {sql}")
     if tree is None:
         return sql
     text = f"SELECT {sql}".encode()
-    changes = [compare_documents(tree)]
+    changes: list[bool] = []
+    if f"{CATALOG}." not in sql:
+        changes = [check_conditions(node) for node in list(nodes(tree))]
+        if is_condition:
+            changes.append(_check_whole(tree["statements"][0]["node"]["select_list"]))
+    changes.append(compare_documents(tree))
     found = list(nodes(tree))
     changes += [typed_literals(node) for node in found]
     changes += [_rewritten(node, text) for node in found]
@@ -75,6 +89,13 @@ def translated_expression(sql: str) -> str:
         return sql
     hoist_arguments(tree)
     return printed(tree)[len("SELECT ") :]
+
+
+def _check_whole(select_list: list[Tree]) -> bool:
+    """Check the only expression of a list, which is a condition."""
+    whole = select_list[0]
+    select_list[0] = checked_condition(whole)
+    return select_list[0] is not whole
 
 
 def _rewritten(node: Tree, sql: bytes) -> bool:
