@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -228,3 +229,23 @@ def test_how_spark_stores_a_table_means_nothing(pond: Pond) -> None:
         """,
         dialect="spark",
     )
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "SELECT avg(d) FROM typed",
+        "SELECT date_add(s, l) FROM typed",
+        "SELECT array_contains(a, 1) FROM typed",
+        "SELECT transform(a, x -> x + 1) FROM typed",
+        "SELECT element_at(a, 1) FROM typed",
+        "SELECT a + l FROM typed",
+    ],
+)
+def test_types_that_do_not_fit_name_no_other_function(tmp_path: Path, asked: str) -> None:
+    with millpond.open(tmp_path / "pond", engine="inline") as pond:
+        pond.sql("CREATE TABLE typed (a int PRIMARY KEY, s text, d date, l int[])")
+        with pytest.raises(MillpondError, match="takes arguments of these types") as caught:
+            pond.sql(asked, dialect="spark")
+    told = f"{caught.value.message} {caught.value.hint}"
+    assert not re.search(r"sum|trunc|list_|lambda|cardinality|Candidate|\+\(", told), told

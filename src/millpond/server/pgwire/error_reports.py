@@ -83,7 +83,10 @@ PATTERNS: tuple[tuple[str, str], ...] = (
         r"column .*(not found|does not exist)|(has no|does not have a) column|no column named",
         "42703",
     ),
-    (r"(function|macro|aggregate).*(does not exist|not found)|no function matches", "42883"),
+    (
+        r"(function|macro|aggregate).*(does not exist|not found)|no function (matches|\S+ takes|or operator)",
+        "42883",
+    ),
     (r"ambiguous", "42702"),
     (r"must appear in the group by|cannot be used in .*aggregate|aggregates? (cannot|not)", "42803"),
     (r"there is a .* already|already exists", "42P07"),

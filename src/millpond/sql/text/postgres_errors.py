@@ -46,9 +46,7 @@ def postgres_hint(message: str, hint: str | None) -> str | None:
     if not hint.startswith(("Candidate", "Did you mean")):
         return hint
     if hint.startswith(("Candidate functions", "Candidate macros")):
-        return (
-            "no function matches the given name and argument types; you might need to add explicit type casts"
-        )
+        return "cast the arguments to types that it takes"
     wanted = _WANTED.search(message)
     known = [(one or two).removeprefix("main.") for one, two in _QUOTED.findall(hint)]
     if wanted is None or not known:

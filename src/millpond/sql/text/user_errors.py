@@ -69,6 +69,8 @@ def in_user_words(error: InvalidError, said: str, names: Iterable[str], dialect:
     error.hint = _hint(error, list(names))
     if dialect == "postgres":
         error.message = in_postgres_words(error.message, said)
+    if dialect != "duckdb":
+        error.message = without_foreign_names(error.message, said)
         error.hint = postgres_hint(error.message, error.hint)
     error.args = (error.message,)
     if error.place is None:
@@ -91,6 +93,30 @@ def in_user_words(error: InvalidError, said: str, names: Iterable[str], dialect:
         place = between(sql, said, at)
     error.detail = "in the statement\n" + picture(said, place)
     error.place = (said, place)
+
+
+_CALLED = re.compile(r"no function matches the given name and argument types '(.+?)\((.*)\)'", re.DOTALL)
+_INSIDE = re.compile(
+    r"(\w+)(?:\(\))? can only (?:be applied|operate) (?:to|on) .*|.* during lambda function binding"
+)
+
+
+def without_foreign_names(message: str, said: str) -> str:
+    """A message about types without the function that a call became, if the statement does not name it.
+
+    >>> said = "no function matches the given name and argument types 'trunc(DATE)'"
+    >>> without_foreign_names(said, "SELECT f(d)"), without_foreign_names(said, "SELECT trunc(d)")[:25]
+    ('no function or operator takes arguments of these types: DATE', 'no function trunc takes a')
+    """
+    called = _CALLED.fullmatch(message)
+    if called is not None:
+        is_written = called[1].isidentifier() and re.search(rf"\b{called[1]}\s*\(", said, re.IGNORECASE)
+        name = f"function {called[1]}" if is_written else "function or operator"
+        return f"no {name} takes arguments of these types: {called[2]}"
+    inside = _INSIDE.fullmatch(message)
+    if inside is not None and not (inside[1] and re.search(rf"\b{inside[1]}\b", said, re.IGNORECASE)):
+        return "no function or operator takes arguments of these types"
+    return message
 
 
 def aligned(sql: str, said: str, at: TextRange) -> TextRange | None:
