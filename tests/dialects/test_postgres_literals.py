@@ -89,6 +89,17 @@ def test_integers_and_rounded_times_of_changes(tmp_path: Path) -> None:
         assert shown == [(1, 34, "1997-02-10 17:32:01"), (2, 7, None)]
 
 
+def test_different_values_of_an_aggregate_are_sorted(tmp_path: Path) -> None:
+    asked = "SELECT array_agg(DISTINCT n) AS a, string_agg(DISTINCT x, ',') AS s, json_agg(DISTINCT n)::text AS j FROM t"
+    with millpond.open(tmp_path / "pond", engine="inline") as pond:
+        pond.sql(f"""CREATE TABLE t (id int PRIMARY KEY, n int, x text); CREATE MATERIALIZED VIEW v AS {asked};
+            INSERT INTO t VALUES (1, 3, 'c'), (2, NULL, 'a'), (3, 1, 'b'), (4, 3, 'a'), (5, 2, NULL); FLUSH""")
+        wanted = [([1, 2, 3, None], "a,b,c", "[1, 2, 3, null]")]
+        assert pond.sql(asked).fetchall() == wanted == pond.sql("SELECT * FROM v").fetchall()
+        pond.sql("DELETE FROM t WHERE n = 1; FLUSH")
+        assert pond.sql("SELECT a, s FROM v").fetchall() == [([2, 3, None], "a,c")]
+
+
 def test_a_table_of_a_query_in_a_session_with_a_time_zone(tmp_path: Path) -> None:
     with millpond.open(tmp_path / "pond", engine="inline") as pond:
         pond.sql("SET TimeZone = 'America/Los_Angeles'")

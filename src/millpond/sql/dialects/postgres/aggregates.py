@@ -33,6 +33,7 @@ _NUMBERS = {
     "mean": ("avg_of", ("sum", "count")),
 }
 _SPREADS = ("var_pop", "stddev_pop")  # over a frame PostgreSQL gives 0 for one infinity, too
+_SORTED_WHEN_DISTINCT = ("array_agg", "string_agg")  # PostgreSQL finds different values by sorting
 _LINES = ("corr", "regr_slope", "regr_intercept", "regr_r2")
 _ENDS = {"first_value": "first", "last_value": "last"}  # of RisingWave: aggregates with ORDER BY
 
@@ -83,11 +84,14 @@ def aggregated(name: str, node: Tree) -> bool:
     if name in ("json_agg", "jsonb_agg") and node.get("distinct") and not node["order_bys"]["orders"]:
         inner = {**node, "alias": ""}
         _renamed(inner, "list", arguments)
-        order = expression("list(x ORDER BY x NULLS LAST)")["order_bys"]
-        order["orders"][0]["expression"] = arguments[0]
-        inner["order_bys"] = order
+        inner["order_bys"] = _in_order_of(arguments[0])
         become(node, called(f"{name}_distinct", inner))
         return True
+    if name in _SORTED_WHEN_DISTINCT and node["class"] == "FUNCTION" and node["distinct"]:
+        if node["order_bys"]["orders"] or not arguments:
+            return False
+        node["order_bys"] = _in_order_of(arguments[0])
+        return False  # the rest of the call stays
     if name not in _OVER_LISTS:
         return False
     run, rewrite, over = _OVER_LISTS[name]
@@ -97,6 +101,12 @@ def aggregated(name: str, node: Tree) -> bool:
         inner["alias"] = ""
         become(node, called(over, inner))
     return True
+
+
+def _in_order_of(argument: Tree) -> Tree:
+    order: Tree = expression("list(x ORDER BY x NULLS LAST)")["order_bys"]
+    order["orders"][0]["expression"] = argument
+    return order
 
 
 def _with_operands(node: Tree, x: Tree, y: Tree) -> Tree:
