@@ -3,23 +3,23 @@
 -- In UTC they are macros where an interval may have months and days or hours: PostgreSQL begins with the months.
 -- internal: plus_in_utc minus_in_utc plus_in_zone minus_in_zone as_instant as_interval added_in_zone moved_months moved_days micros_of
 
-create macro __pg.plus_in_utc(a, b) as invoke(lambda a_, b_: case when typeof([a_]) is null or typeof([b_]) is null then null else
+create macro __pg.plus_in_utc(a, b) as case when typeof([a]) is null or typeof([b]) is null then null else
     struct_extract(row(
-        case when typeof(a_) = 'TIMESTAMP WITH TIME ZONE' and typeof(b_) = 'INTERVAL'
-            then timezone('UTC', system.main."+"(timezone('UTC', __pg.as_instant(a_)), __pg.as_interval(b_))) end,
-        case when typeof(b_) = 'TIMESTAMP WITH TIME ZONE' and typeof(a_) = 'INTERVAL'
-            then timezone('UTC', system.main."+"(timezone('UTC', __pg.as_instant(b_)), __pg.as_interval(a_))) end,
-        system.main."+"(a_, b_)),
-    case when typeof(a_) = 'TIMESTAMP WITH TIME ZONE' and typeof(b_) = 'INTERVAL' then 1
-        when typeof(b_) = 'TIMESTAMP WITH TIME ZONE' and typeof(a_) = 'INTERVAL' then 2 else 3 end) end, a, b);
+        case when typeof(a) = 'TIMESTAMP WITH TIME ZONE' and typeof(b) = 'INTERVAL'
+            then timezone('UTC', system.main."+"(timezone('UTC', __pg.as_instant(a)), __pg.as_interval(b))) end,
+        case when typeof(b) = 'TIMESTAMP WITH TIME ZONE' and typeof(a) = 'INTERVAL'
+            then timezone('UTC', system.main."+"(timezone('UTC', __pg.as_instant(b)), __pg.as_interval(a))) end,
+        system.main."+"(a, b)),
+    case when typeof(a) = 'TIMESTAMP WITH TIME ZONE' and typeof(b) = 'INTERVAL' then 1
+        when typeof(b) = 'TIMESTAMP WITH TIME ZONE' and typeof(a) = 'INTERVAL' then 2 else 3 end) end;
 create macro __pg.minus_in_utc
     (a) as system.main."-"(a),
-    (a, b) as invoke(lambda a_, b_: case when typeof([a_]) is null or typeof([b_]) is null then null else
+    (a, b) as case when typeof([a]) is null or typeof([b]) is null then null else
     struct_extract(row(
-        case when typeof(a_) = 'TIMESTAMP WITH TIME ZONE' and typeof(b_) = 'INTERVAL'
-            then timezone('UTC', system.main."-"(timezone('UTC', __pg.as_instant(a_)), __pg.as_interval(b_))) end,
-        system.main."-"(a_, b_)),
-    case when typeof(a_) = 'TIMESTAMP WITH TIME ZONE' and typeof(b_) = 'INTERVAL' then 1 else 2 end) end, a, b);
+        case when typeof(a) = 'TIMESTAMP WITH TIME ZONE' and typeof(b) = 'INTERVAL'
+            then timezone('UTC', system.main."-"(timezone('UTC', __pg.as_instant(a)), __pg.as_interval(b))) end,
+        system.main."-"(a, b)),
+    case when typeof(a) = 'TIMESTAMP WITH TIME ZONE' and typeof(b) = 'INTERVAL' then 1 else 2 end) end;
 create macro __pg.plus_in_zone(a, b) as invoke(lambda a_, b_: case when typeof([a_]) is null or typeof([b_]) is null then null else
     struct_extract(row(
         case when typeof(a_) = 'TIMESTAMP WITH TIME ZONE' and typeof(b_) = 'INTERVAL'
