@@ -442,7 +442,7 @@ def test_the_name_of_the_rows_stays_usable() -> None:
         ]
     ):
         pond.sql(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
-    with pytest.raises(InvalidError, match='"a" not found'):
+    with pytest.raises(InvalidError, match='FROM-clause entry for table "a"'):
         pond.sql(f"CREATE MATERIALIZED VIEW either AS SELECT a.k FROM {windows} JOIN {windows} ON true")
     pond.sql("INSERT INTO a VALUES ('x', '2024-01-01 00:00:01', 1); FLUSH")
     assert pond.sql("SELECT k FROM v0").fetchall() == [("x",), ("x",)]
