@@ -61,7 +61,7 @@ def test_it_reads_the_epoch_of_its_load(sales: Path) -> None:
     [
         ("INSERT INTO sales VALUES (11, 'x', 1)", "INSERT|syntax"),
         ("SELECT 1; DROP TABLE sales", "syntax|;"),
-        ("SELECT x FROM sales", "no column|not found"),
+        ("SELECT x FROM sales", 'column "x" does not exist'),
         ("SELECT n FROM other", "other"),
     ],
 )
