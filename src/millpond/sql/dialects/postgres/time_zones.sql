@@ -1,6 +1,7 @@
 -- + and - of instants in a session whose time zone is not UTC.  There they take the place of the operators, so this file
 -- names those of DuckDB in full: `+` would be the macro itself.
 -- In UTC they are macros where an interval may have months and days or hours: PostgreSQL begins with the months.
+-- They name their operands several times: `invoke` would bind each once, but inside a lambda its type is then unknown.
 -- internal: plus_in_utc minus_in_utc plus_in_zone minus_in_zone as_instant as_interval added_in_zone moved_months moved_days micros_of
 
 create macro __pg.plus_in_utc(a, b) as case when typeof([a]) is null or typeof([b]) is null then null else
