@@ -74,7 +74,7 @@ def test_a_sink_that_fails_is_told(pond: Pond, tmp_path: Path) -> None:
     with pytest.raises(MillpondError):
         pond.sql("INSERT INTO t VALUES (1); FLUSH")
     (job,) = jobs(pond)
-    assert job[:3] == ("delivery", "s", "behind") and job[3] < job[4] == pond.epoch
+    assert job[:3] == ("delivery", "s", "failed") and job[3] < job[4] == pond.epoch
     runner = pond._runner
     assert runner is not None
     runner.drain()  # it is tried again, and fails again
