@@ -175,12 +175,10 @@ def silent_for(
 
 
 def alive_elsewhere(store: Store, silence_s: float) -> Beat | None:
-    """The lease of another living process, if there is one: waits for a renewal unless the last is new."""
+    """The lease of another living process, if there is one: waits for a renewal to find out."""
     last = latest(store)
     if last is None or last.over or last.is_ours:
         return None
-    if _renewed_just_now(last, silence_s):
-        return last
     until = time.monotonic() + last.silence_s(silence_s)
     while time.monotonic() < until:
         now = latest(store)
@@ -190,13 +188,6 @@ def alive_elsewhere(store: Store, silence_s: float) -> Beat | None:
             return now
         time.sleep(0.05)
     return None
-
-
-def _renewed_just_now(last: Beat, silence_s: float) -> bool:
-    """Is the holder a process of this machine, whose clock is ours, that renewed within its silence?"""
-    if not last.is_on_this_machine or last.at_us is None:
-        return False
-    return 0 <= _now_us() - last.at_us < last.silence_s(silence_s) * 1_000_000
 
 
 class Keeper:

@@ -14,8 +14,10 @@ from pathlib import Path
 
 _PROC = Path("/proc")
 _BOOT = _PROC / "sys/kernel/random/boot_id"
-_STATE, _BEGAN = 0, 19  # in a process's stat, counted from behind its command
+_STATE, _FLAGS, _BEGAN = 0, 6, 19  # in a process's stat, counted from behind its command
 _DEAD = ("Z", "X")  # ended, and waiting for its parent to ask how
+_EXITING = 4  # of the flags
+_KILLED = 1 << 8  # SIGKILL among the signals that are pending
 
 _instance: tuple[int, str] | None = None  # (process number, id)
 
@@ -43,12 +45,25 @@ def is_gone(name: str | None) -> bool:
     if machine != _machine():
         return False
     facts = _facts(int(number))
-    return facts is None or facts[_STATE] in _DEAD or facts[_BEGAN] != began
+    if facts is None or facts[_STATE] in _DEAD or facts[_BEGAN] != began:
+        return True
+    return bool(int(facts[_FLAGS]) & _EXITING) or _is_killed(int(number))
 
 
 def is_here(name: str | None) -> bool:
     """Is it a process of this machine, about which the system here knows?"""
     return name is not None and name.rsplit("/", 2)[0] == _machine()
+
+
+def _is_killed(number: int) -> bool:
+    """Was a process killed that has not ended yet?"""
+    try:
+        lines = (_PROC / str(number) / "status").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return any(
+        int(line.split()[1], 16) & _KILLED for line in lines if line.startswith(("SigPnd:", "ShdPnd:"))
+    )
 
 
 def _machine() -> str | None:

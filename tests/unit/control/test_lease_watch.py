@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from millpond.control import lease, process_name
 from millpond.control.lease import Beat, beat, latest
 from millpond.control.lease_watch import LeaseWatch
@@ -85,15 +87,16 @@ def test_a_lease_that_is_released_or_ours_is_nobody_elses() -> None:
 
 
 def test_a_process_of_this_machine_that_has_just_renewed_is_not_waited_for() -> None:
-    store = MemoryStore()
+    held = Watched()
+    held.is_alive = False  # so waiting would find nobody
     facts = {"process": process_name.own(), "instance": "another", "lease_ms": 4000}
-    now_us = lease._now_us()
-    beat(store, 1, "here:7", at_us=now_us, **facts)
-    assert lease.alive_elsewhere(store, 3600) == latest(store)
-    assert lease.alive_elsewhere(store, 3600).number == 1  # type: ignore[union-attr]
-    beat(store, 2, "here:7", at_us=now_us - 5_000_000, **facts)
-    assert lease._renewed_just_now(latest(store), 4.0) is False  # type: ignore[arg-type]
-    beat(store, 3, "here:7", at_us=now_us + 5_000_000_000, **facts)
-    assert lease._renewed_just_now(latest(store), 4.0) is False, "its clock was set back"  # type: ignore[arg-type]
-    beat(store, 4, "there:7", at_us=now_us, lease_ms=4000, process="another boot/pid:[1]/7/8")
-    assert lease._renewed_just_now(latest(store), 4.0) is False, "another machine, another clock"  # type: ignore[arg-type]
+    now_us = time.time_ns() // 1000
+    beat(held.store, 1, "here:7", at_us=now_us, **facts)
+    assert held.watch.holder() == latest(held.store)
+    beat(held.store, 2, "here:7", at_us=now_us - 5_000_000, **facts)
+    assert held.watch.holder() is None, "it has been silent"
+    beat(held.store, 3, "here:7", at_us=now_us + 5_000_000_000, **facts)
+    assert held.watch.holder() is None, "its clock was set back"
+    beat(held.store, 4, "there:7", at_us=now_us, lease_ms=4000, process="another boot/pid:[1]/7/8")
+    assert held.watch.holder() is None, "another machine, another clock"
+    assert held.waits == 3
