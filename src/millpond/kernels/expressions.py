@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -348,7 +349,7 @@ class _Bind:
             message = f"there is no {str(facts['type']).lower()} {facts['name']!r}"
             hint = f"did you mean {facts['candidates']}?" if facts.get("candidates") else None
         elif message.startswith("No function matches"):
-            message, hint = message.split(". You might")[0], "cast the arguments to types it takes"
+            message, hint = _of_types(message.split(". You might")[0]), "cast the arguments to types it takes"
         self._fail(lowered(message).rstrip("!. "), at=at, hint=hint)
 
     def _fail_unknown(self, column: str, at: tuple[int, int]) -> NoReturn:
@@ -374,8 +375,22 @@ class _Bind:
         hint: str | None = None,
     ) -> NoReturn:
         parts = [detail] if detail else []
-        parts.append(f"in the expression of {self.name!r}\n{self._picture(at)}")
+        name = self.name.removesuffix(".argument")  # of an aggregate
+        parts.append(f"in the expression of {name!r}\n{self._picture(at)}")
         raise InvalidError(message, detail="; ".join(parts), hint=hint, step=self.step)
 
     def _picture(self, at: tuple[int, int] | None) -> str:
         return picture(self.sql, None if at is None else (at[0] - len(_OPEN), at[1]))
+
+
+def _of_types(message: str) -> str:
+    """An error about the types of arguments, without names that nobody has written.
+
+    >>> _of_types("No function matches the given name and argument types '+(VARCHAR, INTEGER_LITERAL)'")
+    "No function matches the given name and argument types '+(VARCHAR, INTEGER)'"
+    >>> _of_types("No function matches … types 'array_extract(BIGINT, INTEGER_LITERAL)'")
+    'a BIGINT has no elements'
+    """
+    message = message.replace("INTEGER_LITERAL", "INTEGER").replace("STRING_LITERAL", "VARCHAR")
+    subscript = re.search(r"'array_extract\((.*), [^,]*\)'$", message)
+    return f"a {subscript[1]} has no elements" if subscript else message
