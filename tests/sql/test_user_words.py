@@ -24,7 +24,7 @@ INTERNAL = re.compile(
 # These name no word of the statement: their text is shown without a place.
 WITHOUT_A_PLACE = re.compile(
     r"parameter 1|division by zero|no epoch|names are listed|this query cannot|cannot combine types|sample is not|NOT NULL constraint"
-    r"|must be an INTERVAL|this one is INTEGER|cannot cast type integer to timestamp|RETURNS TABLE lists|for materialized views"
+    r"|must be an INTERVAL|this one is INTEGER|RETURNS TABLE lists|for materialized views"
     r"|sequence with name|of type UNION"
 )
 

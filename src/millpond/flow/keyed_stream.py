@@ -193,7 +193,11 @@ class KeyedStream:
             used |= {*self.key, *(spreads.spread.extra if spreads else ())}
             keep = [c for c in stream.columns if c in used]
             pairs = [(c, quoted(c)) for c in keep] + list(parsed.computed)
-            arguments = builder.add(None, Map(tuple(pairs)), (stream.step,), f"{base}.arguments")
+            try:
+                arguments = builder.add(None, Map(tuple(pairs)), (stream.step,), f"{base}.arguments")
+            except InvalidError as error:
+                error.step = id or base  # the step that the user wrote
+                raise
             source = self._stream_of(arguments)
         if slices is not None:
             return self._stream_of(builder.add(id, slices.aggregate(parsed.aggs), (source.step,), base))

@@ -16,7 +16,7 @@ from millpond.sql.text.as_of_now import plain_tables
 from millpond.sql.text.duckdb_text import readable
 from millpond.sql.text.parse import SqlFragment, tokens_of
 from millpond.sql.text.time_windows import as_plain_sql
-from millpond.sql.text.user_errors import in_user_words
+from millpond.sql.text.user_errors import in_user_words, show_call
 
 if TYPE_CHECKING:
     from millpond.sql.session import SqlSession
@@ -28,7 +28,11 @@ def put_in_user_words(session: SqlSession, error: InvalidError, fragment: SqlFra
     if error.is_of_binder and fragment.dialect == "postgres":
         with session.lock:
             _explain(session, error, said)
-    in_user_words(error, said, session.catalog.objects, fragment.dialect)
+    objects = session.catalog.objects
+    in_user_words(error, said, objects, fragment.dialect)
+    is_placed = error.place is not None and error.place[1] is not None
+    if not is_placed and error.message.startswith("cannot cast type"):
+        show_call(error, said, [name for name, found in objects.items() if found.kind == "function"])
 
 
 def refuse_wrong_types(session: SqlSession, fragment: SqlFragment, plan: Json) -> None:

@@ -119,6 +119,16 @@ def without_foreign_names(message: str, said: str) -> str:
     return message
 
 
+def show_call(error: InvalidError, said: str, functions: Iterable[str]) -> None:
+    """Show the only call of a function of the user, whose text was bound in its place."""
+    names = "|".join(re.escape(name) for name in functions)
+    calls = list(re.finditer(rf"(?<!\w)(?:{names})(?=\s*\()", said, re.IGNORECASE)) if names else []
+    if len(calls) == 1:
+        at = len(said[: calls[0].start()].encode()), len(calls[0][0].encode())
+        error.detail = "in the statement\n" + picture(said, at)
+        error.place = (said, at)
+
+
 def aligned(sql: str, said: str, at: TextRange) -> TextRange | None:
     """Map a position in the rewritten text to the same words in the statement.
 
